@@ -1,0 +1,33 @@
+"""Receive packets on asyncio in batches: one ``recvmmsg``, no packet memory while idle."""
+
+from aiorecv._addresses import Address
+from aiorecv._batch import Packet, PacketBatch
+from aiorecv._errors import (
+    AiorecvError,
+    BatchReleasedError,
+    ReceiverBusyError,
+    ReceiverClosedError,
+)
+from aiorecv._open import from_socket, open_udp
+from aiorecv._receiver import Receiver
+from aiorecv._statistics import ReceiverStatistics
+from aiorecv._version import __version__
+from aiorecv._window import AdaptiveWindow, FixedWindow, WindowPolicy
+
+__all__ = [
+    "AdaptiveWindow",
+    "Address",
+    "AiorecvError",
+    "BatchReleasedError",
+    "FixedWindow",
+    "Packet",
+    "PacketBatch",
+    "Receiver",
+    "ReceiverBusyError",
+    "ReceiverClosedError",
+    "ReceiverStatistics",
+    "WindowPolicy",
+    "__version__",
+    "from_socket",
+    "open_udp",
+]

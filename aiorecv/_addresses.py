@@ -1,0 +1,71 @@
+"""Addresses: what the kernel wrote as a peer's name, as ``socket.recvfrom`` would give it.
+
+Owns a table of the peers a loop has seen: C numbers their names, and each is decoded once, when
+somebody first asks. A table is bounded; a full one is replaced, and lives on for as long as a
+batch refers to its numbers. Never resolves names.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from aiorecv._native._core import ffi, lib
+
+if TYPE_CHECKING:
+    from aiorecv._native._core import PeerEntry, PeersStruct
+
+Address: TypeAlias = tuple[Any, ...] | str | bytes | None
+"""A peer's address as ``socket.recvfrom`` gives it: ``(host, port)`` for IPv4, ``(host, port,
+flowinfo, scope_id)`` for IPv6. Always hashable."""
+
+_FAMILY = struct.Struct("=H")
+_IPV4 = struct.Struct("!2xH4s")
+_IPV6 = struct.Struct("!2xHI16s")
+_SCOPE = struct.Struct("=I")
+
+
+def _decode(entry: PeerEntry) -> Address:
+    """One sockaddr: ip(7), ipv6(7); a socket without a name has none."""
+    name = bytes(ffi.buffer(entry.name, entry.size))
+    (family,) = _FAMILY.unpack_from(name) if name else (socket.AF_UNSPEC,)
+    if family == socket.AF_INET:
+        port, host = _IPV4.unpack_from(name)
+        return socket.inet_ntop(socket.AF_INET, host), port
+    if family == socket.AF_INET6:
+        port, flowinfo, host = _IPV6.unpack_from(name)
+        (scope_id,) = _SCOPE.unpack_from(name, _IPV6.size)
+        return socket.inet_ntop(socket.AF_INET6, host), port, flowinfo, scope_id
+    return None
+
+
+class AddressTable:
+    """Peers by number; ``core`` is what the C side numbers them in."""
+
+    __slots__ = ("_known", "core")
+
+    def __init__(self) -> None:
+        core = lib.aiorecv_peers_new(int.from_bytes(os.urandom(8), "little"))
+        if core == ffi.NULL:
+            raise OSError(ffi.errno, f"no memory for peers: {os.strerror(ffi.errno)}")
+        self.core: PeersStruct = ffi.gc(core, lib.aiorecv_peers_free)
+        self._known: list[Address] = []
+
+    def _all(self) -> list[Address]:
+        known = self._known
+        for number in range(len(known), self.core.count):
+            known.append(_decode(self.core.entries[number]))
+        return known
+
+    def one(self, number: int) -> Address:
+        """The address of one peer."""
+        return self._all()[number]
+
+    def many(self, numbers: Sequence[int]) -> Sequence[Address]:
+        """The addresses of two or more peers, in the order of ``numbers``."""
+        addresses: tuple[Address, ...] = itemgetter(*numbers)(self._all())
+        return addresses

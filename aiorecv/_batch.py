@@ -1,0 +1,291 @@
+"""Batches: the packets of one read, as pairs, bytes, views or records.
+
+A batch owns the lease of one slab until it is released or dropped. Whatever touches packets
+checks that first; numbers about the read stay. Never reads from a socket.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, repeat
+from typing import Any, Self, TypeAlias, overload
+
+import attrs
+
+from aiorecv._addresses import Address, AddressTable
+from aiorecv._errors import BatchReleasedError
+from aiorecv._native._core import ffi
+from aiorecv._payloads import (
+    BYTES_SHIFT,
+    ONE_PEER,
+    RECEIVED_MASK,
+    SLOTS_SHIFT,
+    TRAINS,
+    Layout,
+    lay_out,
+    packets_in,
+    payloads,
+    segments,
+)
+from aiorecv._slabs import Slab
+
+Pair: TypeAlias = tuple[bytes, Address]
+
+
+@attrs.define(eq=False)
+class Packet:
+    """One packet of a batch, with what is known of it."""
+
+    data: bytes
+    """The payload, cut to the slot."""
+
+    addr: Address
+    """The sender, as ``socket.recvfrom`` gives it."""
+
+    truncated: bool
+    """Whether it was cut, being larger than a slot; of a cut GRO train the last packet is."""
+
+    length: int
+    """Bytes on the wire: more than ``len(data)`` if it was cut."""
+
+
+class PacketBatch:
+    """The packets of one read, in order of arrival.
+
+    Iterating and indexing give ``(data, addr)`` pairs, a slice a list of them. ``bytes`` are the
+    caller's for ever. Views stay right for as long as they live, and hold the packet memory
+    until then. After ``release()`` whatever touches packets raises ``BatchReleasedError``;
+    ``len()``, ``nbytes``, ``polled``, ``full`` and ``slots`` still answer.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_count",
+        "_exporter",
+        "_layout",
+        "_read",
+        "_senders",
+        "_slab",
+        "polled",
+        "received",
+    )
+
+    polled: bool
+    """Whether the read had to wait until the descriptor was reported readable."""
+
+    received: int
+    """Slots the read filled: with GRO fewer than there are packets."""
+
+    def __init__(self, slab: Slab, senders: AddressTable, read: int, polled: bool) -> None:
+        self._slab: Slab | None = slab
+        self._senders = senders
+        self._read = read
+        self.received = read & RECEIVED_MASK
+        self._count = slab.core.packets if read & TRAINS else self.received
+        self._exporter: Any = None
+        self._layout: Layout | None = None
+        self.polled = polled
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._count} packets, {self.nbytes} bytes>"
+
+    @property
+    def nbytes(self) -> int:
+        """Payload bytes of all packets together."""
+        return self._read >> BYTES_SHIFT
+
+    @property
+    def slots(self) -> int:
+        """Slots the read offered the kernel."""
+        return self._read >> SLOTS_SHIFT & RECEIVED_MASK
+
+    @property
+    def full(self) -> bool:
+        """Whether the read filled every slot, so that there may have been more."""
+        return self.received == self.slots
+
+    def __iter__(self) -> Iterator[Pair]:
+        if self._read & TRAINS:
+            return chain.from_iterable(self._trains(self._live()))
+        return zip(self.payloads(), self.addresses(), strict=True)
+
+    @overload
+    def __getitem__(self, index: int) -> Pair: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Pair]: ...
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
+        if isinstance(index, slice):
+            return list(zip(self.payloads()[index], self.addresses()[index], strict=True))
+        layout = self._laid_out()
+        start = layout.offsets[index]
+        data = self._live().buffer[start : start + layout.lengths[index]]
+        return data, self.addresses()[index]
+
+    def payloads(self) -> Sequence[bytes]:
+        """All payloads, copied at once: the fastest way to have them as ``bytes``."""
+        return payloads(self._live(), self._read)
+
+    def addresses(self) -> Sequence[Address]:
+        """The senders' addresses, one a packet."""
+        core = self._live().core
+        if self._read & ONE_PEER:
+            return [self._senders.one(core.peers[0])] * self._count
+        senders = self._senders.many(ffi.unpack(core.peers, self.received))
+        if not self._read & TRAINS:
+            return senders
+        counts = (packets_in(self._live(), message) for message in range(self.received))
+        return list(chain.from_iterable(map(repeat, senders, counts)))
+
+    def views(self) -> list[memoryview]:
+        """The payloads as read-only memoryviews, without a copy."""
+        layout = self._laid_out()
+        buffer = self.buffer
+        return [
+            buffer[start : start + length]
+            for start, length in zip(layout.offsets, layout.lengths, strict=True)
+        ]
+
+    def packets(self) -> Iterator[Packet]:
+        """The packets as records, each made when it is asked for."""
+        layout = self._laid_out()
+        wire = zip(layout.truncated, layout.wire_lengths, strict=True)
+        return (
+            Packet(data, addr, bool(truncated), length)
+            for (data, addr), (truncated, length) in zip(self, wire, strict=True)
+        )
+
+    @property
+    def buffer(self) -> memoryview:
+        """The memory that the packets lie in: read-only bytes.
+
+        What lies between packets is old data of any receiver of the loop; a copy's buffer is
+        packed. A view: its memory is not reused while it lives.
+        """
+        slab = self._live()
+        if self._exporter is None:
+            self._exporter = slab.export()
+        used = self.received * slab.slot_size
+        return memoryview(self._exporter)[:used].toreadonly()
+
+    @property
+    def offsets(self) -> memoryview:
+        """Where each packet starts in ``buffer``, in bytes: uint32, shape ``(len(self),)``."""
+        return self._laid_out().offsets
+
+    @property
+    def lengths(self) -> memoryview:
+        """Payload sizes in bytes: uint32, shape ``(len(self),)``, in order of arrival."""
+        return self._laid_out().lengths
+
+    def copy(self) -> PacketBatch:
+        """The same packets in memory of their own, packed to ``nbytes``; holds no slab."""
+        return CopiedBatch(self)
+
+    def release(self) -> None:
+        """Give the packet memory back, now or when its last view is gone. Safe to repeat."""
+        slab = self._slab
+        if slab is not None:
+            self._slab = None
+            if self._exporter is None:
+                slab.give()
+            else:
+                self._exporter = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        self.release()
+
+    def _live(self) -> Slab:
+        slab = self._slab
+        if slab is None:
+            raise _released()
+        return slab
+
+    def _laid_out(self) -> Layout:
+        slab = self._live()
+        if self._layout is None:
+            self._layout = lay_out(slab, self._read, self._count)
+        return self._layout
+
+    def _trains(self, slab: Slab) -> Iterator[Iterator[Pair]]:
+        # Train by train, so that the bytes of one are still in the cache when they are used.
+        numbers = ffi.unpack(slab.core.peers, self.received)
+        for message, number in enumerate(numbers):
+            yield zip(segments(self._live(), message), repeat(self._senders.one(number)))
+
+
+def _released() -> BatchReleasedError:
+    return BatchReleasedError(
+        "this batch was released, its memory may hold newer packets: take what you need before "
+        "asking for the next batch, or keep batch.copy()"
+    )
+
+
+class CopiedBatch(PacketBatch):
+    """A batch in memory of its own: what ``copy()`` gives, or what a reader left of a batch."""
+
+    __slots__ = ("_data", "_pairs")
+
+    def __init__(self, batch: PacketBatch, start: int = 0) -> None:
+        """Copy the packets from number ``start`` on."""
+        whole = batch._laid_out()
+        lengths = whole.lengths[start:]
+        self._slab = None
+        self._exporter = None
+        self._data: bytes | None = None
+        self._pairs: list[Pair] | None = batch[start:]
+        self._layout = Layout(
+            memoryview(array("I", accumulate(lengths[:-1], initial=0))).toreadonly(),
+            lengths,
+            whole.wire_lengths[start:],
+            whole.truncated[start:],
+        )
+        self._count = len(lengths)
+        about = batch._read & ~TRAINS & (1 << BYTES_SHIFT) - 1
+        self._read = about | sum(lengths) << BYTES_SHIFT
+        self.received = batch.received
+        self.polled = batch.polled
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(self._kept())
+
+    @overload
+    def __getitem__(self, index: int) -> Pair: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Pair]: ...
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
+        return self._kept()[index]
+
+    def payloads(self) -> Sequence[bytes]:
+        return [data for data, _ in self._kept()]
+
+    def addresses(self) -> Sequence[Address]:
+        return [addr for _, addr in self._kept()]
+
+    @property
+    def buffer(self) -> memoryview:
+        if self._data is None:
+            self._data = b"".join(self.payloads())
+        return memoryview(self._data)
+
+    def release(self) -> None:
+        self._pairs = self._data = None
+
+    def _kept(self) -> list[Pair]:
+        if self._pairs is None:
+            raise _released()
+        return self._pairs
+
+    def _laid_out(self) -> Layout:
+        self._kept()
+        assert self._layout is not None  # made with the copy
+        return self._layout

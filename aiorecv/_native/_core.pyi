@@ -1,0 +1,78 @@
+# Types of the compiled module; aiorecv.h says what each thing means.
+
+from collections.abc import Callable
+from typing import Any
+
+class PeerEntry:
+    size: int
+    name: Any
+
+class PeersStruct:
+    count: int
+    entries: list[PeerEntry]
+
+class SlabStruct:
+    slots: int
+    slot_size: int
+    memory: Any
+    lengths: Any
+    peers: Any
+    segments: Any
+    packets: int
+
+class LayoutStruct:
+    offsets: Any
+    lengths: Any
+    wire_lengths: Any
+    truncated: Any
+
+class ReceiverStruct:
+    fd: int
+    recvmmsg: Any
+    peers: PeersStruct
+    packets: int
+    bytes: int
+    trains: int
+    reads: int
+    polled_reads: int
+    full_reads: int
+    empty_reads: int
+    truncated: int
+    ancillary_truncated: int
+    rearmed: int
+
+class Lib:
+    AIORECV_MAX_SLOTS: int
+    AIORECV_MAX_SLOT_SIZE: int
+    AIORECV_MAX_PEERS: int
+    AIORECV_NAME_SIZE: int
+    AIORECV_CONTROL_SIZE: int
+    AIORECV_RECEIVED_MASK: int
+    AIORECV_EQUAL: int
+    AIORECV_ONE_PEER: int
+    AIORECV_TRAINS: int
+    AIORECV_SLOTS_SHIFT: int
+    AIORECV_BYTES_SHIFT: int
+    AIORECV_PEERS_FULL: int
+
+    def aiorecv_slab_new(self, slots: int, slot_size: int) -> SlabStruct: ...
+    def aiorecv_slab_free(self, slab: SlabStruct) -> None: ...
+    def aiorecv_peers_new(self, seed: int) -> PeersStruct: ...
+    def aiorecv_peers_free(self, peers: PeersStruct) -> None: ...
+    def aiorecv_receiver_init(self, receiver: ReceiverStruct, fd: int) -> None: ...
+    def aiorecv_receive(self, receiver: ReceiverStruct, slab: SlabStruct, slots: int) -> int: ...
+    def aiorecv_lay_out(self, slab: SlabStruct, read: int, layout: LayoutStruct) -> int: ...
+    def aiorecv_can_fail(self, fd: int) -> int: ...
+
+class Ffi:
+    NULL: Any
+    errno: int
+
+    def new(self, declaration: str, initial: object = ...) -> Any: ...
+    def cast(self, declaration: str, value: object) -> Any: ...
+    def gc(self, cdata: Any, destructor: Callable[[Any], object] | None, size: int = 0) -> Any: ...
+    def buffer(self, cdata: Any, size: int = -1) -> Any: ...
+    def unpack(self, cdata: Any, length: int) -> list[int]: ...
+
+lib: Lib
+ffi: Ffi

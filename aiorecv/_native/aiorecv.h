@@ -1,0 +1,119 @@
+/*
+ * The contract between C and Python: cffi parses this file, the C includes it, and _core.pyi
+ * types it. No function calls Python, keeps state of its own or allocates on the receive path;
+ * each works on what it is handed, so cffi may release the GIL around it.
+ */
+#pragma once
+#include <stdint.h>
+
+struct mmsghdr;
+struct timespec;
+
+enum {
+    AIORECV_MAX_SLOTS = 1024,   /* Linux cuts vlen to UIO_MAXIOV, 1024 (net/socket.c) */
+    AIORECV_MAX_SLOT_SIZE = 1 << 20, /* so that a read's bytes fit its number, offsets 32 bits */
+    AIORECV_NAME_SIZE = 124,    /* the longest name is sockaddr_un, 110 bytes */
+    AIORECV_CONTROL_SIZE = 256, /* every option of ours at once on a dual-stack socket: 200 */
+    AIORECV_MAX_PEERS = 4096,   /* names a table numbers before it is replaced */
+
+    /* A read in one number: slots filled, how they were, slots asked for, bytes. */
+    AIORECV_RECEIVED_MASK = 0x7ff,
+    AIORECV_EQUAL = 1 << 11,    /* all messages have one length */
+    AIORECV_ONE_PEER = 1 << 12, /* all messages have one name */
+    AIORECV_TRAINS = 1 << 13,   /* some message is a GRO train: see segments and packets */
+    AIORECV_SLOTS_SHIFT = 14,
+    AIORECV_BYTES_SHIFT = 25,
+
+    AIORECV_PEERS_FULL = 10000 /* as -errno: nothing was read, the table has to be replaced */
+};
+
+/* A peer's name as the kernel wrote it. */
+struct aiorecv_peer {
+    uint32_t size; /* bytes of name; 0: the peer has none */
+    uint8_t name[AIORECV_NAME_SIZE];
+};
+
+/* The distinct names that a loop has seen, numbered in the order of their arrival. */
+struct aiorecv_peers {
+    uint64_t seed; /* keeps hash collisions from being made on purpose */
+    uint32_t count;
+    struct aiorecv_peer *entries; /* AIORECV_MAX_PEERS */
+    uint16_t *index;              /* open addressing, 2 * AIORECV_MAX_PEERS; number + 1 */
+};
+
+/* Slots for the messages of one read, and what was decoded from it. One mapping holds all of it. */
+struct aiorecv_slab {
+    uint32_t slots;
+    uint32_t slot_size;    /* bytes of packet memory a slot */
+    uint64_t mapping_size; /* bytes, headers included */
+    uint8_t *memory;       /* slots * slot_size bytes */
+    uint32_t *lengths;     /* bytes delivered, a message */
+    uint32_t *peers;       /* the number of the sender, a message */
+    uint32_t *segments;    /* bytes a segment, 0 for a plain datagram; written with AIORECV_TRAINS */
+    uint32_t packets;      /* after the split; written with AIORECV_TRAINS */
+    uint32_t *controls;    /* bytes of ancillary data, a message */
+    uint8_t *control;      /* AIORECV_CONTROL_SIZE bytes a slot */
+    struct aiorecv_peer *names;
+    struct mmsghdr *headers;
+};
+
+/* Where the packets of a read lie: arrays of the caller's, one entry a packet. */
+struct aiorecv_layout {
+    uint32_t *offsets;      /* into slab->memory */
+    uint32_t *lengths;      /* bytes delivered */
+    uint32_t *wire_lengths; /* bytes the sender sent */
+    uint8_t *truncated;     /* 1: cut to fit; of a cut train the last packet is marked */
+};
+
+/* One receiver's descriptor and what it has counted. */
+struct aiorecv_receiver {
+    int fd;
+    /* recvmmsg(2); a field so that a test can put a fault in its place */
+    int (*recvmmsg)(int fd, struct mmsghdr *messages, unsigned int count, int flags,
+                    struct timespec *timeout);
+    struct aiorecv_peers *peers;
+    uint64_t packets;
+    uint64_t bytes;
+    uint64_t trains;
+    uint64_t reads;
+    uint64_t polled_reads;
+    uint64_t full_reads;
+    uint64_t empty_reads;
+    uint64_t truncated;
+    uint64_t ancillary_truncated;
+    uint64_t rearmed; /* headers made ready again: equals the messages received */
+};
+
+/*
+ * Make a slab of up to AIORECV_MAX_SLOTS slots with all its headers, or return NULL with errno.
+ * Pages are touched when a packet first reaches them.
+ */
+struct aiorecv_slab *aiorecv_slab_new(uint32_t slots, uint32_t slot_size);
+void aiorecv_slab_free(struct aiorecv_slab *slab);
+
+/* Make an empty table of peers, or return NULL with errno. */
+struct aiorecv_peers *aiorecv_peers_new(uint64_t seed);
+void aiorecv_peers_free(struct aiorecv_peers *peers);
+
+/* Set up a receiver for `fd` with the system's own recvmmsg. */
+void aiorecv_receiver_init(struct aiorecv_receiver *receiver, int fd);
+
+/*
+ * Receive up to |slots| messages without blocking, message i into slot i, and decode them into
+ * the slab; negative `slots` say that the descriptor was polled first. Returns the read in one
+ * number (see the enum), or -errno (-EAGAIN: none), or -AIORECV_PEERS_FULL. Re-arms just the
+ * slots that this read used, so that the next one finds the slab ready.
+ */
+int64_t aiorecv_receive(struct aiorecv_receiver *receiver, struct aiorecv_slab *slab,
+                        int32_t slots);
+
+/*
+ * Lay out the packets of the slab's last read, given as aiorecv_receive returned it. The arrays
+ * have an entry for each message, with AIORECV_TRAINS for each of slab->packets. Returns how many
+ * were written.
+ */
+uint32_t aiorecv_lay_out(const struct aiorecv_slab *slab, int64_t read,
+                         const struct aiorecv_layout *layout);
+
+/* Whether `fd` can report errors: it is connected, or asks for them by IP_RECVERR. */
+int aiorecv_can_fail(int fd);

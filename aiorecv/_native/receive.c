@@ -1,0 +1,251 @@
+/* The receive path: one recvmmsg, decoded into the slab's flat arrays. */
+#define _GNU_SOURCE
+#include "peers.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#ifndef UDP_GRO
+#define UDP_GRO 104 /* linux/udp.h; older C libraries lack it */
+#endif
+
+/* What the decoder has found in one read. */
+struct findings {
+    uint64_t bytes;
+    uint32_t unequal;   /* not 0: lengths differ */
+    uint32_t strangers; /* not 0: peers differ */
+    uint64_t odd;       /* not 0: some message has ancillary data or was cut */
+};
+
+static int system_recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags,
+                           struct timespec *timeout)
+{
+    return recvmmsg(fd, messages, count, flags, timeout);
+}
+
+void aiorecv_receiver_init(struct aiorecv_receiver *receiver, int fd)
+{
+    memset(receiver, 0, sizeof(*receiver));
+    receiver->fd = fd;
+    receiver->recvmmsg = system_recvmmsg;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/*
+ * The lean pass: lengths and peers of all messages, re-arming each header while it is hot. The
+ * kernel overwrites msg_namelen and msg_controllen; msg_flags and msg_len are its output and stay
+ * as the read's record.
+ */
+static struct findings decode(struct aiorecv_peers *peers, struct aiorecv_slab *slab,
+                              uint32_t received)
+{
+    struct findings found = {0, 0, 0, 0};
+    uint32_t size = 0, peer = 0;
+
+    for (uint32_t i = 0; i < received; i++) {
+        struct msghdr *message = &slab->headers[i].msg_hdr;
+        /* With MSG_TRUNC msg_len is the length on the wire, which may exceed the slot. */
+        uint32_t length = smaller(slab->headers[i].msg_len, slab->slot_size);
+        uint32_t name_size = smaller(message->msg_namelen, AIORECV_NAME_SIZE);
+        const uint8_t *name = slab->names[i].name;
+
+        if (i == 0 || name_size != size || memcmp(name, slab->names[i - 1].name, size) != 0) {
+            peer = aiorecv_number(peers, name, name_size);
+            size = name_size;
+        }
+        slab->lengths[i] = length;
+        slab->peers[i] = peer;
+        slab->controls[i] = (uint32_t)message->msg_controllen;
+        found.bytes += length;
+        found.unequal |= length ^ slab->lengths[0];
+        found.strangers |= peer ^ slab->peers[0];
+        found.odd |= message->msg_controllen;
+        found.odd |= (uint32_t)(message->msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+        message->msg_namelen = AIORECV_NAME_SIZE;
+        message->msg_controllen = AIORECV_CONTROL_SIZE;
+    }
+    return found;
+}
+
+/*
+ * The segment size that UDP_GRO reported for message i, or 0. Headers are copied out: the walk
+ * trusts neither their alignment nor, where the kernel cut the data, their length.
+ */
+static uint32_t segment_size(const struct aiorecv_slab *slab, uint32_t i)
+{
+    const uint8_t *control = slab->control + (size_t)i * AIORECV_CONTROL_SIZE;
+    size_t left = smaller(slab->controls[i], AIORECV_CONTROL_SIZE);
+    struct cmsghdr header;
+    int32_t size;
+
+    while (left >= sizeof(header)) {
+        memcpy(&header, control, sizeof(header));
+        if (header.cmsg_len < sizeof(header) || header.cmsg_len > left)
+            return 0;
+        if (header.cmsg_level == IPPROTO_UDP && header.cmsg_type == UDP_GRO &&
+            header.cmsg_len >= CMSG_LEN(sizeof(size))) {
+            memcpy(&size, control + CMSG_LEN(0), sizeof(size));
+            return size > 0 ? (uint32_t)size : 0;
+        }
+        left -= smaller((uint32_t)left, (uint32_t)CMSG_ALIGN(header.cmsg_len));
+        control += CMSG_ALIGN(header.cmsg_len);
+    }
+    return 0;
+}
+
+/* How many packets a message of `length` bytes is. */
+static uint32_t packets_in(uint32_t length, uint32_t segment)
+{
+    return segment ? (length + segment - 1) / segment : 1;
+}
+
+/* The rich pass: trains, and what was cut. A cut train keeps its whole segments. */
+static void decode_odd(struct aiorecv_receiver *receiver, struct aiorecv_slab *slab,
+                       uint32_t received, struct findings *found)
+{
+    slab->packets = 0;
+    for (uint32_t i = 0; i < received; i++) {
+        int flags = slab->headers[i].msg_hdr.msg_flags;
+        uint32_t length = slab->lengths[i];
+        uint32_t segment = segment_size(slab, i);
+
+        if (flags & MSG_TRUNC) {
+            receiver->truncated++;
+            if (segment && segment < length) {
+                slab->lengths[i] = length - length % segment;
+                found->bytes -= length % segment;
+            }
+        }
+        if (flags & MSG_CTRUNC)
+            receiver->ancillary_truncated++;
+        /* A train of one segment is a plain datagram, an empty datagram never a train. */
+        slab->segments[i] = segment < length ? segment : 0;
+        receiver->trains += slab->segments[i] != 0;
+        slab->packets += packets_in(slab->lengths[i], slab->segments[i]);
+    }
+}
+
+static int64_t receive_messages(const struct aiorecv_receiver *receiver,
+                                struct aiorecv_slab *slab, uint32_t slots)
+{
+    int received;
+
+    /* NULL timeout: Linux looks at a timeout only after a packet came, so it can't be kept. */
+    do {
+        received =
+            receiver->recvmmsg(receiver->fd, slab->headers, slots, MSG_DONTWAIT | MSG_TRUNC, NULL);
+    } while (received < 0 && errno == EINTR);
+    if (received < 0)
+        return -(int64_t)errno;
+    return received ? (int64_t)smaller((uint32_t)received, slots) : -EAGAIN;
+}
+
+static void count(struct aiorecv_receiver *receiver, uint32_t packets, uint64_t bytes, bool full,
+                  bool polled)
+{
+    receiver->packets += packets;
+    receiver->bytes += bytes;
+    receiver->reads++;
+    receiver->polled_reads += polled;
+    receiver->full_reads += full;
+}
+
+int64_t aiorecv_receive(struct aiorecv_receiver *receiver, struct aiorecv_slab *slab,
+                        int32_t slots)
+{
+    bool polled = slots < 0;
+    uint32_t wanted = polled ? 0u - (uint32_t)slots : (uint32_t)slots;
+    uint64_t trains = receiver->trains;
+    int64_t received, code;
+    struct findings found;
+
+    if (wanted == 0 || wanted > slab->slots)
+        return -EINVAL;
+    if (receiver->peers->count + wanted > AIORECV_MAX_PEERS)
+        return -AIORECV_PEERS_FULL;
+    received = receive_messages(receiver, slab, wanted);
+    if (received < 0) {
+        receiver->empty_reads += received == -EAGAIN;
+        return received;
+    }
+    found = decode(receiver->peers, slab, (uint32_t)received);
+    receiver->rearmed += (uint64_t)received;
+    if (found.odd)
+        decode_odd(receiver, slab, (uint32_t)received, &found);
+    code = received | (int64_t)wanted << AIORECV_SLOTS_SHIFT |
+           (int64_t)found.bytes << AIORECV_BYTES_SHIFT;
+    if (!found.strangers)
+        code |= AIORECV_ONE_PEER;
+    if (receiver->trains != trains)
+        code |= AIORECV_TRAINS;
+    else if (!found.unequal)
+        code |= AIORECV_EQUAL;
+    count(receiver, code & AIORECV_TRAINS ? slab->packets : (uint32_t)received, found.bytes,
+          received == wanted, polled);
+    return code;
+}
+
+/* Fill in one message's packets, from entry `packet` on; returns the next free entry. */
+static uint32_t lay_out_message(const struct aiorecv_slab *slab, uint32_t i, uint32_t segment,
+                                const struct aiorecv_layout *layout, uint32_t packet)
+{
+    bool cut = slab->headers[i].msg_hdr.msg_flags & MSG_TRUNC;
+    uint32_t left = slab->lengths[i];
+    uint32_t step = segment ? segment : left;
+    uint32_t offset = i * slab->slot_size;
+
+    do {
+        uint32_t length = smaller(left, step);
+
+        left -= length;
+        layout->offsets[packet] = offset;
+        layout->lengths[packet] = length;
+        layout->wire_lengths[packet] = length;
+        layout->truncated[packet] = cut && !left;
+        offset += length;
+        packet++;
+    } while (left);
+    if (cut && !segment) {
+        /* Cut inside its first segment, a train tells that segment's length, not its own. */
+        uint32_t first = segment_size(slab, i);
+        uint32_t wire = slab->headers[i].msg_len;
+
+        layout->wire_lengths[packet - 1] = first ? smaller(first, wire) : wire;
+    }
+    return packet;
+}
+
+uint32_t aiorecv_lay_out(const struct aiorecv_slab *slab, int64_t read,
+                         const struct aiorecv_layout *layout)
+{
+    uint32_t received = (uint32_t)read & AIORECV_RECEIVED_MASK;
+    uint32_t packet = 0;
+
+    for (uint32_t i = 0; i < received; i++)
+        packet = lay_out_message(slab, i, read & AIORECV_TRAINS ? slab->segments[i] : 0, layout,
+                                 packet);
+    return packet;
+}
+
+int aiorecv_can_fail(int fd)
+{
+    struct sockaddr_storage name;
+    socklen_t size = sizeof(name);
+    int asked = 0;
+    socklen_t asked_size = sizeof(asked);
+
+    if (getpeername(fd, (struct sockaddr *)&name, &size) == 0)
+        return 1;
+    if (getsockopt(fd, IPPROTO_IP, IP_RECVERR, &asked, &asked_size) == 0 && asked)
+        return 1;
+    asked_size = sizeof(asked);
+    return getsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &asked, &asked_size) == 0 && asked;
+}

@@ -1,0 +1,93 @@
+/* Slabs: one mapping that holds headers, decoded arrays and packet memory. */
+#define _GNU_SOURCE
+#include "aiorecv.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Where the next array starts: each gets a cache line's alignment, which suits every type here. */
+static uint8_t *take(uint8_t **next, uint64_t size)
+{
+    uint8_t *taken = *next;
+
+    *next += (size + 63) & ~(uint64_t)63;
+    return taken;
+}
+
+/* Point slab's arrays into the mapping at `base`; with a NULL base, tell the size in bytes. */
+static uint64_t place(struct aiorecv_slab *slab, uint8_t *base, uint64_t slots,
+                      struct iovec **iovecs)
+{
+    uint8_t *next = base;
+
+    take(&next, sizeof(*slab));
+    slab->headers = (struct mmsghdr *)take(&next, slots * sizeof(struct mmsghdr));
+    *iovecs = (struct iovec *)take(&next, slots * sizeof(struct iovec));
+    slab->lengths = (uint32_t *)take(&next, slots * sizeof(uint32_t));
+    slab->peers = (uint32_t *)take(&next, slots * sizeof(uint32_t));
+    slab->segments = (uint32_t *)take(&next, slots * sizeof(uint32_t));
+    slab->controls = (uint32_t *)take(&next, slots * sizeof(uint32_t));
+    slab->names = (struct aiorecv_peer *)take(&next, slots * sizeof(struct aiorecv_peer));
+    slab->control = take(&next, slots * AIORECV_CONTROL_SIZE);
+    return (uint64_t)(next - base);
+}
+
+/* Build every header once; after this a read only re-arms what the kernel has overwritten. */
+static void arm(struct aiorecv_slab *slab, struct iovec *iovecs)
+{
+    for (uint32_t i = 0; i < slab->slots; i++) {
+        struct msghdr *message = &slab->headers[i].msg_hdr;
+
+        iovecs[i].iov_base = slab->memory + (size_t)i * slab->slot_size;
+        iovecs[i].iov_len = slab->slot_size;
+        message->msg_iov = &iovecs[i];
+        message->msg_iovlen = 1;
+        message->msg_name = slab->names[i].name;
+        message->msg_namelen = AIORECV_NAME_SIZE;
+        message->msg_control = slab->control + (size_t)i * AIORECV_CONTROL_SIZE;
+        message->msg_controllen = AIORECV_CONTROL_SIZE;
+    }
+}
+
+struct aiorecv_slab *aiorecv_slab_new(uint32_t slots, uint32_t slot_size)
+{
+    struct aiorecv_slab plan;
+    struct aiorecv_slab *slab;
+    struct iovec *iovecs;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t header_size, mapping_size;
+    uint8_t *base;
+
+    if (slots == 0 || slots > AIORECV_MAX_SLOTS || slot_size == 0 ||
+        slot_size > AIORECV_MAX_SLOT_SIZE) {
+        errno = EINVAL;
+        return NULL;
+    }
+    memset(&plan, 0, sizeof(plan));
+    header_size = (place(&plan, NULL, slots, &iovecs) + page - 1) & ~(page - 1);
+    mapping_size = header_size + (uint64_t)slots * slot_size;
+    /* Anonymous pages come zeroed, so msghdr's padding is zero too: musl's kernels insist on it. */
+    base = mmap(NULL, mapping_size, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    /* A huge page would make one small packet hold 2 MiB. Best effort: old kernels lack it. */
+    (void)madvise(base, mapping_size, MADV_NOHUGEPAGE);
+    /* mmap aligns to a page, so the struct at its start is aligned. */
+    slab = (struct aiorecv_slab *)(void *)base;
+    slab->slots = slots;
+    slab->slot_size = slot_size;
+    slab->mapping_size = mapping_size;
+    slab->memory = base + header_size;
+    place(slab, base, slots, &iovecs);
+    arm(slab, iovecs);
+    return slab;
+}
+
+void aiorecv_slab_free(struct aiorecv_slab *slab)
+{
+    munmap(slab, slab->mapping_size);
+}

@@ -1,0 +1,298 @@
+"""Receivers: the public face of reading a socket: iteration, statistics, closing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import warnings
+import weakref
+from collections.abc import AsyncIterator
+from typing import Self
+
+from aiorecv._addresses import Address
+from aiorecv._batch import PacketBatch, Pair
+from aiorecv._delivery import Delivery, Split
+from aiorecv._errors import ReceiverClosedError
+from aiorecv._memory import memory_of
+from aiorecv._options import DEFAULT_SLOT_SIZE, Gro, ReceiveOptions
+from aiorecv._reader import Reader, claim_window, unclaim_window
+from aiorecv._readiness import Readiness
+from aiorecv._sources import MessageSource
+from aiorecv._statistics import ReceiverStatistics
+from aiorecv._window import WindowPolicy
+
+
+class Receiver:
+    """Receives the packets of one socket in batches; ``open_udp`` and ``from_socket`` make it.
+
+    One task at a time may read it, in any of the ways below, on the loop it was opened on. It
+    owns the socket, and closes it.
+
+    Reading raises ``ReceiverBusyError`` while another task waits, ``RuntimeError`` on another
+    loop or in a forked child, and what the kernel reports as ``OSError``, once each, unless
+    ``on_error`` takes it: the receiver stays usable if the error can heal, else it is closed.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_delivery",
+        "_gro",
+        "_local_addr",
+        "_loop",
+        "_reader",
+        "_remote_addr",
+        "_sock",
+        "_was_blocking",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        reader: Reader,
+        delivery: Delivery,
+        gro: Gro,
+    ) -> None:
+        sock = reader.source.sock
+        self._loop = loop
+        self._reader = reader
+        self._delivery = delivery
+        self._gro = gro
+        self._sock = sock
+        self._local_addr: Address = sock.getsockname()
+        self._remote_addr = _peer_name(sock)
+        self._was_blocking = os.get_blocking(sock.fileno())
+
+    def __aiter__(self) -> AsyncIterator[PacketBatch]:
+        """Batches, until the receiver is closed; asking for the next one releases the last."""
+        return _Batches(self, self._delivery)
+
+    async def receive(self) -> PacketBatch:
+        """Wait for the next batch; it is the caller's until released or dropped.
+
+        Raises:
+            ReceiverClosedError: If the receiver is closed, or is closed meanwhile.
+        """
+        batch = self._delivery.ready()
+        if batch is None:
+            batch = await self._delivery.later()
+        if batch is None:
+            raise _closed()
+        return batch
+
+    def receive_nowait(self) -> PacketBatch | None:
+        """What is there now, as a batch of the caller's; None if nothing is.
+
+        Raises:
+            ReceiverClosedError: If the receiver is closed.
+        """
+        batch = self._delivery.now()
+        if batch is None and self._delivery.closed:
+            raise _closed()
+        return batch
+
+    def datagrams(self) -> AsyncIterator[Pair]:
+        """The packets one by one, as ``(data, addr)``, until the receiver is closed.
+
+        What a ``break`` leaves of a batch comes first to the next reader, of any kind.
+        """
+        return _Datagrams(self, self._delivery)
+
+    def close(self) -> None:
+        """Close the socket: waiting tasks wake, a batch in hand stays valid. Safe to repeat.
+
+        What was read before still comes first; then iteration ends.
+
+        Raises:
+            RuntimeError: In another thread than that of the running loop.
+        """
+        if not self._delivery.closed:
+            self._check_thread()
+            self._delivery.close()
+
+    async def aclose(self) -> None:
+        """``close()``, for ``contextlib.aclosing`` and the like."""
+        self.close()
+
+    def detach(self) -> socket.socket:
+        """End the receiver, and give its socket back as it was; the caller closes it.
+
+        What was read already is still given by ``receive_nowait()``.
+
+        Raises:
+            ReceiverClosedError: If the receiver is closed.
+        """
+        if self._delivery.closed:
+            raise _closed()
+        self._check_thread()
+        self._delivery.leave()
+        self._gro.restore()
+        # uvloop makes what it watches non-blocking.
+        os.set_blocking(self._sock.fileno(), self._was_blocking)
+        return self._sock
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if self._delivery.closed:
+            return
+        warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+        if self._may_close():
+            self.close()
+        else:
+            self._loop.call_soon_threadsafe(self.close)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._delivery.closed else f"fd={self.fileno()}"
+        return f"<aiorecv.Receiver {state} local_addr={self._local_addr!r}>"
+
+    @property
+    def window(self) -> WindowPolicy:
+        """The policy that says how many slots each read offers."""
+        return self._reader.window
+
+    @property
+    def socket(self) -> socket.socket:
+        """The socket itself, for options and sending; the receiver closes it."""
+        return self._sock
+
+    def fileno(self) -> int:
+        """The socket's descriptor; -1 once closed."""
+        return self._sock.fileno()
+
+    @property
+    def local_addr(self) -> Address:
+        """The address the socket is bound to, as when it was opened."""
+        return self._local_addr
+
+    @property
+    def remote_addr(self) -> Address:
+        """The peer the socket is connected to, as when it was opened; None if it is not."""
+        return self._remote_addr
+
+    def statistics(self) -> ReceiverStatistics:
+        """What this receiver has seen since it was opened."""
+        if not self._delivery.closed:
+            self._reader.source.sample()
+        reader, core = self._reader, self._reader.source.core
+        with contextlib.suppress(TypeError, ValueError):  # the next read reports such a policy
+            reader.follow_window()
+        return ReceiverStatistics(
+            packets=core.packets,
+            bytes=core.bytes,
+            batches=core.reads,
+            trains=core.trains,
+            reads=core.reads,
+            polled_reads=core.polled_reads,
+            immediate_reads=core.reads - core.polled_reads,
+            full_reads=core.full_reads,
+            empty_reads=core.empty_reads,
+            truncated=core.truncated,
+            errors=reader.errors,
+            last_error=reader.last_error,
+            kernel_drops=reader.source.kernel_drops,
+            ancillary_truncated=core.ancillary_truncated,
+            window_slots=reader.slots,
+            window_peak=reader.peak,
+            window_grows=reader.grows,
+            window_shrinks=reader.shrinks,
+            buffer_bytes=reader.source.held_bytes(),
+            receive_buffer_size=reader.source.receive_buffer_size,
+        )
+
+    def _may_close(self) -> bool:
+        return asyncio._get_running_loop() is self._loop or not self._loop.is_running()
+
+    def _check_thread(self) -> None:
+        if not self._may_close():
+            raise RuntimeError(
+                "close a receiver in the thread of its loop: loop.call_soon_threadsafe does that"
+            )
+
+
+def make_receiver(sock: socket.socket, options: ReceiveOptions, *, ours: bool) -> Receiver:
+    """A receiver for ``sock`` on the running loop; if it fails, the socket is as it was."""
+    loop = asyncio.get_running_loop()
+    readiness = Readiness(loop, sock.fileno())
+    window = claim_window(options)
+    try:
+        gro = Gro(sock, options, ours=ours)
+    except BaseException:
+        unclaim_window(window)
+        raise
+    source = MessageSource(sock, memory_of(loop), options.slot_size or DEFAULT_SLOT_SIZE)
+    reader = Reader(loop, source, window, options)
+    return Receiver(loop, reader, Delivery(loop, reader, readiness, options.turn_limit), gro)
+
+
+def _closed() -> ReceiverClosedError:
+    return ReceiverClosedError("the receiver is closed")
+
+
+def _peer_name(sock: socket.socket) -> Address:
+    try:
+        name: Address = sock.getpeername()
+    except OSError:
+        return None
+    return name
+
+
+class _Batches:
+    """One ``async for``: a batch lives until the next is asked for, or the user drops it."""
+
+    __slots__ = ("_delivery", "_last", "_receiver")
+
+    def __init__(self, receiver: Receiver, delivery: Delivery) -> None:
+        self._receiver = receiver  # or it would be closed as dropped
+        self._delivery = delivery
+        self._last: weakref.ref[PacketBatch] | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> PacketBatch:
+        last = self._last
+        if last is not None:
+            batch = last()
+            if batch is not None:
+                batch.release()
+        batch = self._delivery.ready()
+        if batch is None:
+            batch = await self._delivery.later()
+            if batch is None:
+                raise StopAsyncIteration
+        self._last = weakref.ref(batch)
+        return batch
+
+
+class _Datagrams:
+    """One ``async for`` over packets; what it has not given out stays with the delivery."""
+
+    __slots__ = ("_delivery", "_receiver")
+
+    def __init__(self, receiver: Receiver, delivery: Delivery) -> None:
+        self._receiver = receiver  # or it would be closed as dropped
+        self._delivery = delivery
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Pair:
+        split = self._delivery.split
+        if split is not None:
+            for pair in split.pairs:
+                split.taken += 1
+                return pair
+        batch = self._delivery.ready()
+        if batch is None:
+            batch = await self._delivery.later()
+            if batch is None:
+                raise StopAsyncIteration
+        split = self._delivery.split = Split(batch)
+        split.taken = 1
+        return next(split.pairs)

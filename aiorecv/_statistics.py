@@ -1,0 +1,109 @@
+"""Statistics: the counters of a receiver as one snapshot. Decides nothing."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import attrs
+
+# asm-generic/socket.h and linux/sock_diag.h; the socket module has neither.
+_SO_MEMINFO = 55
+_SK_MEMINFO_DROPS = 8
+_WORD = 4
+
+
+@attrs.frozen
+class ReceiverStatistics:
+    """What one receiver has seen since it was opened. A snapshot, never live."""
+
+    packets: int
+    """Packets read, after trains were split."""
+
+    bytes: int
+    """Payload bytes read, without what was cut off."""
+
+    batches: int
+    """Batches made: one a read."""
+
+    trains: int
+    """Messages that GRO had glued from several datagrams."""
+
+    reads: int
+    """Calls of ``recvmmsg`` that brought something: ``polled_reads + immediate_reads``."""
+
+    polled_reads: int
+    """Reads that had to wait until the loop reported the descriptor readable."""
+
+    immediate_reads: int
+    """Reads that found packets there when they were asked for."""
+
+    full_reads: int
+    """Reads that filled every slot of the window: there may have been more."""
+
+    empty_reads: int
+    """Calls that found nothing (EAGAIN)."""
+
+    truncated: int
+    """Messages cut because they were larger than a slot."""
+
+    errors: int
+    """Errors the kernel reported on reading."""
+
+    last_error: OSError | None
+    """The last of them."""
+
+    kernel_drops: int
+    """Queue entries the kernel threw away because the receive buffer was full.
+
+    With GRO an entry may be a whole train. Source: SO_MEMINFO, SK_MEMINFO_DROPS,
+    net/core/sock.c; 32 bits in the kernel, so differences are added up modulo 2**32.
+    """
+
+    ancillary_truncated: int
+    """Messages whose ancillary data was cut (MSG_CTRUNC)."""
+
+    window_slots: int
+    """Slots the next read will offer."""
+
+    window_peak: int
+    """The most slots offered so far."""
+
+    window_grows: int
+    """How often the window became larger."""
+
+    window_shrinks: int
+    """How often the window became smaller."""
+
+    buffer_bytes: int
+    """Packet memory held now, in bytes: the slabs of batches not yet released."""
+
+    receive_buffer_size: int
+    """The kernel's receive buffer (SO_RCVBUF) in bytes, as it reports it: twice what was asked."""
+
+
+class KernelDrops:
+    """What the kernel has dropped of a socket's queue since this object was made."""
+
+    __slots__ = ("_last", "_sock", "total")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._last = self._count()
+        self.total = 0
+
+    def update(self) -> int:
+        """Ask the kernel, and return the total. A closed socket keeps what was seen last."""
+        if self._sock.fileno() != -1:
+            count = self._count()
+            self.total += (count - self._last) % 2**32
+            self._last = count
+        return self.total
+
+    def _count(self) -> int:
+        size = (_SK_MEMINFO_DROPS + 1) * _WORD
+        try:
+            words = self._sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, size)
+        except OSError:  # Linux before 4.12
+            return 0
+        return int.from_bytes(words[-_WORD:], sys.byteorder)

@@ -1,0 +1,109 @@
+"""Windows: how many slots the next read offers. Pure numbers: no sockets, clocks or loops."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import attrs
+
+from aiorecv._native._core import lib
+
+MAX_SLOTS = lib.AIORECV_MAX_SLOTS
+
+
+@runtime_checkable
+class WindowPolicy(Protocol):
+    """How many slots each read offers the kernel; write your own by these three names.
+
+    A policy object serves one receiver. It is asked for ``slots`` before each read and told by
+    ``record()`` after each read that brought something.
+    """
+
+    @property
+    def slots(self) -> int:
+        """Slots of the next read, from 1 to ``maximum``; checked at each read."""
+
+    @property
+    def maximum(self) -> int:
+        """The most ``slots`` will ever be, from 1 to 1024."""
+
+    def record(self, *, received: int, polled: bool) -> None:
+        """A read filled ``received`` slots; ``polled`` tells whether it had to wait first."""
+
+
+def _check(value: object, name: str, unit: str, most: int | None = None) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is a number of {unit}, an int, not {value!r}")
+    if value < 1 or (most is not None and value > most):
+        bounds = "at least 1" if most is None else f"from 1 to {most}"
+        raise ValueError(f"{name}={value}: give {bounds} {unit}")
+
+
+def check_slots(_owner: object, field: attrs.Attribute[int], value: object) -> None:
+    """An attrs validator: a number of slots that one read can offer."""
+    _check(value, field.name, "slots", MAX_SLOTS)
+
+
+def _check_reads(_owner: object, field: attrs.Attribute[int], value: object) -> None:
+    _check(value, field.name, "reads")
+
+
+@attrs.define(eq=False, on_setattr=attrs.setters.NO_OP)
+class AdaptiveWindow:
+    """A window that follows the backlog: small while packets come singly, large in a flood.
+
+    It starts at ``initial`` slots. A read that fills every slot without having had to wait
+    doubles it, up to ``maximum``; after ``shrink_after`` reads in a row that did not fill every
+    slot it drops back to ``initial``.
+
+    Raises:
+        TypeError: If a number is no int.
+        ValueError: If a number is out of bounds, or ``maximum`` is below ``initial``.
+
+    Source: google/gvisor issue 16172.
+    """
+
+    initial: int = attrs.field(default=1, validator=check_slots)
+    maximum: int = attrs.field(default=64, validator=check_slots)
+    shrink_after: int = attrs.field(default=256, validator=_check_reads)
+    slots: int = attrs.field(init=False)
+    _short_reads: int = attrs.field(init=False, default=0)
+
+    def __attrs_post_init__(self) -> None:
+        if self.maximum < self.initial:
+            raise ValueError(
+                f"maximum={self.maximum} is below initial={self.initial}: raise maximum"
+            )
+        self.slots = self.initial
+
+    def record(self, *, received: int, polled: bool) -> None:
+        """Count one read of ``received`` filled slots, and resize."""
+        if received < self.slots:
+            self._short_reads += 1
+            if self._short_reads >= self.shrink_after:
+                self._short_reads = 0
+                self.slots = self.initial
+            return
+        self._short_reads = 0
+        if not polled and self.slots < self.maximum:
+            self.slots = min(2 * self.slots, self.maximum)
+
+
+@attrs.frozen(eq=False)
+class FixedWindow:
+    """A window of the same ``slots`` at every read.
+
+    Raises:
+        TypeError: If ``slots`` is no int.
+        ValueError: If ``slots`` is not from 1 to 1024.
+    """
+
+    slots: int = attrs.field(validator=check_slots)
+
+    @property
+    def maximum(self) -> int:
+        """The same as ``slots``."""
+        return self.slots
+
+    def record(self, *, received: int, polled: bool) -> None:
+        """Nothing to learn."""

@@ -1,0 +1,5 @@
+"""The ``aiorecv`` command."""
+
+
+def main() -> int:
+    raise NotImplementedError

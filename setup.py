@@ -1,0 +1,3 @@
+from setuptools import setup
+
+setup(cffi_modules=["aiorecv/_native/build.py:ffi"])
