@@ -1,3 +1,3 @@
 from setuptools import setup
 
-setup(cffi_modules=["aiorecv/_native/build.py:ffi"])
+setup(cffi_modules=["aiorecv/_native/build.py:ffi", "aiorecv/bench/_build.py:ffi"])

@@ -1,0 +1,3 @@
+/* The flooder: a sender that keeps a socket busy. cffi parses this file. */
+#pragma once
+#include <stdint.h>
