@@ -141,7 +141,8 @@ class Receiver:
     def __del__(self) -> None:
         if self._delivery.closed:
             return
-        warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+        if self._sock.fileno() != -1:  # of two in one cycle the socket may have warned first
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
         if self._may_close():
             self.close()
         else:
