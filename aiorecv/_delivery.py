@@ -132,7 +132,7 @@ class Delivery:
 
     def _on_readable(self) -> None:
         waiter = self._waiter
-        if waiter is None or waiter.done():
+        if waiter is None or waiter.done():  # its task is about to run
             return
         now = monotonic()
         self._turn_end = now + self._turn_limit
@@ -142,7 +142,10 @@ class Delivery:
             raise
         except BaseException as exc:
             self._failure = exc
-        if self._kept is not None or self._failure is not None:
+        if self._kept is None and self._failure is None:
+            self._readiness.note_fruitless()
+        else:
+            self._readiness.fruitless = 0
             self._wake()
 
     def _read(self, now: float, *, polled: bool) -> PacketBatch | None:

@@ -12,6 +12,12 @@ from collections.abc import Callable
 
 from aiorecv._native._core import lib
 
+# So many wake-ups in a row that bring nothing are no accident: a socket that was shut down, or a
+# call that a sandbox refuses, is readable for ever.
+_FRUITLESS_WAKE_UPS = 8
+# Seconds between looks at such a descriptor: doubled each time, up to the second.
+_BACK_OFF = (0.001, 0.5)
+
 
 class Readiness:
     """One descriptor's registration with the event loop.
@@ -25,7 +31,10 @@ class Readiness:
         "_fd",
         "_loop",
         "_may_nest",
+        "_pause",
         "_registered",
+        "_timer",
+        "fruitless",
         "reported",
         "waiting",
     )
@@ -35,6 +44,9 @@ class Readiness:
 
     reported: bool
     """Readiness came while nobody waited."""
+
+    fruitless: int
+    """Wake-ups in a row that brought nothing; whoever reads a packet sets it to 0."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int) -> None:
         """Check that the loop can watch ``fd``.
@@ -58,26 +70,50 @@ class Readiness:
         # descriptor that can have errors is watched through an epoll descriptor of its own,
         # inside which an error is plain readability.
         self._may_nest = not isinstance(loop, asyncio.SelectorEventLoop)
+        self._timer: asyncio.TimerHandle | None = None
+        self._pause = 0.0
         self.waiting = None
         self.reported = False
+        self.fruitless = 0
 
     def wait(self, waiting: Callable[[], object]) -> None:
         """Call ``waiting`` whenever the descriptor is readable, until ``waiting`` is set None."""
         self.waiting = waiting
-        self.reported = False
-        if self._may_nest and self._epoll is None and lib.aiorecv_can_fail(self._fd):
-            self._nest()
-        if not self._registered:
-            self._loop.add_reader(self._watched(), self._fired)
-            self._registered = True
+        if self._timer is None:
+            self._register()
+
+    def note_fruitless(self) -> None:
+        """A wake-up brought nothing; after some in a row look only now and then."""
+        self.fruitless += 1
+        if self.fruitless == 1:
+            self._pause = _BACK_OFF[0]
+        elif self.fruitless >= _FRUITLESS_WAKE_UPS and self._timer is None:
+            self._unregister()
+            self._timer = self._loop.call_later(self._pause, self._look_again)
+            self._pause = min(2 * self._pause, _BACK_OFF[1])
 
     def stop(self) -> None:
         """Take the descriptor off the loop; to be done before it is closed."""
         self.waiting = None
         self._unregister()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._epoll is not None:
             self._epoll.close()
             self._epoll = None
+
+    def _look_again(self) -> None:
+        self._timer = None
+        if self.waiting is not None:
+            self._register()
+
+    def _register(self) -> None:
+        if self._may_nest and self._epoll is None and lib.aiorecv_can_fail(self._fd):
+            self._nest()
+        if not self._registered:
+            self._loop.add_reader(self._watched(), self._fired)
+            self._registered = True
 
     def _watched(self) -> int:
         return self._fd if self._epoll is None else self._epoll.fileno()

@@ -29,11 +29,10 @@ def pytest_asyncio_loop_factories(config, item):
     return {"asyncio": _debug_loop, "uvloop": uvloop.new_event_loop}
 
 
-@pytest.hookimpl(hookwrapper=True)
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """Under CI, a skip that is not on the list is a failure: nothing goes untested unseen."""
-    outcome = yield
-    report = outcome.get_result()
+    report = yield
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI"):
         allowed = [line for line in ALLOWED_SKIPS.read_text().splitlines() if line]
         if not any(item.nodeid.startswith(name) for name in allowed):
@@ -41,6 +40,7 @@ def pytest_runtest_makereport(item, call):
             report.longrepr = (
                 f"skipped under CI, but not listed in {ALLOWED_SKIPS.name}: {report.longrepr}"
             )
+    return report
 
 
 @pytest.fixture

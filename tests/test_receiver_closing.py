@@ -10,7 +10,7 @@ import socket
 import pytest
 
 import aiorecv
-from tests.helpers import queued, until_waiting
+from tests.receiving import queued, until_waiting
 
 
 def open_descriptors() -> set[str]:

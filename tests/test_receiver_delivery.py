@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 import aiorecv
-from tests.helpers import Clock, queued, until_waiting
+from tests.receiving import Clock, queued, until_waiting
 
 
 async def test_a_batch_whose_waiter_is_cancelled_after_it_came_is_kept(receiver):

@@ -10,7 +10,8 @@ import socket
 import pytest
 
 import aiorecv
-from tests.helpers import until_waiting
+from aiorecv._readiness import Readiness
+from tests.receiving import until_waiting
 
 
 @pytest.fixture
@@ -184,3 +185,50 @@ async def test_errors_without_end_let_the_loop_pass(peer):
         receiver.close()
         with pytest.raises(aiorecv.ReceiverClosedError):
             await task
+
+
+async def test_a_descriptor_that_is_readable_for_ever_makes_no_spin(peer, monkeypatch):
+    """After shutdown(SHUT_RD) a socket is always readable, and never gives anything."""
+    fired = 0
+    plain = Readiness._fired
+
+    def counting(self):
+        nonlocal fired
+        fired += 1
+        plain(self)
+
+    monkeypatch.setattr(Readiness, "_fired", counting)
+    async with aiorecv.open_udp(remote_addr=peer.getsockname()) as receiver:
+        task = asyncio.ensure_future(receiver.receive())
+        await until_waiting(task)
+        receiver.socket.shutdown(socket.SHUT_RD)
+        while fired < 10:  # eight at once, then two by the clock
+            await asyncio.sleep(0)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert fired <= 12
+
+        peer.sendto(b"still heard", receiver.local_addr)
+        with await asyncio.wait_for(task, 10) as batch:
+            assert batch.payloads() == (b"still heard",)
+
+
+async def test_a_wait_that_ends_while_its_descriptor_is_left_alone_can_begin_again(peer):
+    async with aiorecv.open_udp(remote_addr=peer.getsockname()) as receiver:
+        readiness = receiver._delivery._readiness
+        task = asyncio.ensure_future(receiver.receive())
+        await until_waiting(task)
+        receiver.socket.shutdown(socket.SHUT_RD)
+        while readiness._timer is None:
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+        while readiness._timer is not None:
+            await asyncio.sleep(0)
+        again = asyncio.ensure_future(receiver.receive())
+        await until_waiting(again)
+        peer.sendto(b"heard", receiver.local_addr)
+
+        with await asyncio.wait_for(again, 10) as batch:
+            assert batch.payloads() == (b"heard",)

@@ -8,7 +8,7 @@ import pytest
 
 import aiorecv
 from aiorecv._readiness import Readiness
-from tests.helpers import Clock, await_readable, passes, queued, until_waiting
+from tests.receiving import Clock, await_readable, passes, queued, until_waiting
 
 
 class Recorder:
