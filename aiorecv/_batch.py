@@ -65,24 +65,21 @@ class PacketBatch:
         "_exporter",
         "_layout",
         "_read",
+        "_received",
         "_senders",
         "_slab",
         "polled",
-        "received",
     )
 
     polled: bool
     """Whether the read had to wait until the descriptor was reported readable."""
 
-    received: int
-    """Slots the read filled: with GRO fewer than there are packets."""
-
     def __init__(self, slab: Slab, senders: AddressTable, read: int, polled: bool) -> None:
         self._slab: Slab | None = slab
         self._senders = senders
         self._read = read
-        self.received = read & RECEIVED_MASK
-        self._count = slab.core.packets if read & TRAINS else self.received
+        self._received = read & RECEIVED_MASK
+        self._count = slab.core.packets if read & TRAINS else self._received
         self._exporter: Any = None
         self._layout: Layout | None = None
         self.polled = polled
@@ -106,7 +103,7 @@ class PacketBatch:
     @property
     def full(self) -> bool:
         """Whether the read filled every slot, so that there may have been more."""
-        return self.received == self.slots
+        return self._received == self.slots
 
     def __iter__(self) -> Iterator[Pair]:
         if self._read & TRAINS:
@@ -134,14 +131,17 @@ class PacketBatch:
         core = self._live().core
         if self._read & ONE_PEER:
             return [self._senders.one(core.peers[0])] * self._count
-        senders = self._senders.many(ffi.unpack(core.peers, self.received))
+        senders = self._senders.many(ffi.unpack(core.peers, self._received))
         if not self._read & TRAINS:
             return senders
-        counts = (packets_in(self._live(), message) for message in range(self.received))
+        counts = (packets_in(self._live(), message) for message in range(self._received))
         return list(chain.from_iterable(map(repeat, senders, counts)))
 
     def views(self) -> list[memoryview]:
-        """The payloads as read-only memoryviews, without a copy."""
+        """The payloads as read-only memoryviews, without a copy.
+
+        Each holds the whole slab for as long as it lives, the last one of a ``for`` too.
+        """
         layout = self._laid_out()
         buffer = self.buffer
         return [
@@ -168,17 +168,23 @@ class PacketBatch:
         slab = self._live()
         if self._exporter is None:
             self._exporter = slab.export()
-        used = self.received * slab.slot_size
+        used = self._received * slab.slot_size
         return memoryview(self._exporter)[:used].toreadonly()
 
     @property
     def offsets(self) -> memoryview:
-        """Where each packet starts in ``buffer``, in bytes: uint32, shape ``(len(self),)``."""
+        """Where each packet starts in ``buffer``, in bytes: uint32, shape ``(len(self),)``.
+
+        An array of its own, which holds no slab.
+        """
         return self._laid_out().offsets
 
     @property
     def lengths(self) -> memoryview:
-        """Payload sizes in bytes: uint32, shape ``(len(self),)``, in order of arrival."""
+        """Payload sizes in bytes: uint32, shape ``(len(self),)``, in order of arrival.
+
+        An array of its own, which holds no slab.
+        """
         return self._laid_out().lengths
 
     def copy(self) -> PacketBatch:
@@ -218,7 +224,7 @@ class PacketBatch:
 
     def _trains(self, slab: Slab) -> Iterator[Iterator[Pair]]:
         # Train by train, so that the bytes of one are still in the cache when they are used.
-        numbers = ffi.unpack(slab.core.peers, self.received)
+        numbers = ffi.unpack(slab.core.peers, self._received)
         for message, number in enumerate(numbers):
             yield zip(segments(self._live(), message), repeat(self._senders.one(number)))
 
@@ -252,7 +258,7 @@ class CopiedBatch(PacketBatch):
         self._count = len(lengths)
         about = batch._read & ~TRAINS & (1 << BYTES_SHIFT) - 1
         self._read = about | sum(lengths) << BYTES_SHIFT
-        self.received = batch.received
+        self._received = batch._received
         self.polled = batch.polled
 
     def __iter__(self) -> Iterator[Pair]:

@@ -138,7 +138,7 @@ class Reader:
         return slots
 
     def _record(self, batch: PacketBatch, now: float, polled: bool) -> None:
-        received = batch.received
+        received = batch._received
         # A short read drained the socket; asking again would only buy an EAGAIN (410 ns).
         self._try_at = 0.0 if received == self.slots else now + _RETRY_AFTER
         try:

@@ -71,6 +71,9 @@ class Receiver:
     async def receive(self) -> PacketBatch:
         """Wait for the next batch; it is the caller's until released or dropped.
 
+        Write ``with await receiver.receive() as batch:``, since a variable that keeps a batch
+        while it waits keeps its memory.
+
         Raises:
             ReceiverClosedError: If the receiver is closed, or is closed meanwhile.
         """

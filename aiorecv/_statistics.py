@@ -24,7 +24,7 @@ class ReceiverStatistics:
     """Payload bytes read, without what was cut off."""
 
     batches: int
-    """Batches made: one a read."""
+    """Batches made. A socket gives one a read."""
 
     trains: int
     """Messages that GRO had glued from several datagrams."""

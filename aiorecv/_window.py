@@ -15,8 +15,10 @@ MAX_SLOTS = lib.AIORECV_MAX_SLOTS
 class WindowPolicy(Protocol):
     """How many slots each read offers the kernel; write your own by these three names.
 
-    A policy object serves one receiver. It is asked for ``slots`` before each read and told by
-    ``record()`` after each read that brought something.
+    A policy object serves one receiver, ever; its class needs ``__weakref__`` if it has
+    ``__slots__``. It is asked for ``slots`` before each read and told by ``record()`` after each
+    read that brought something. If ``record()`` raises, the reader gets the exception, and the
+    batch with its next call.
     """
 
     @property
@@ -64,9 +66,17 @@ class AdaptiveWindow:
     """
 
     initial: int = attrs.field(default=1, validator=check_slots)
+    """Slots at first, and after a shrink."""
+
     maximum: int = attrs.field(default=64, validator=check_slots)
+    """The most slots that a read offers."""
+
     shrink_after: int = attrs.field(default=256, validator=_check_reads)
+    """Reads in a row, none of which filled every slot, after which it shrinks."""
+
     slots: int = attrs.field(init=False)
+    """Slots of the next read."""
+
     _short_reads: int = attrs.field(init=False, default=0)
 
     def __attrs_post_init__(self) -> None:
@@ -99,6 +109,7 @@ class FixedWindow:
     """
 
     slots: int = attrs.field(validator=check_slots)
+    """Slots of every read."""
 
     @property
     def maximum(self) -> int:

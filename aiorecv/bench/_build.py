@@ -1,5 +1,6 @@
 """Build ``aiorecv.bench._sink``, the C reference loops, which use no public name."""
 
+import os
 from pathlib import Path
 
 from cffi import FFI
@@ -23,5 +24,5 @@ ffi.set_source(
     sources=[str(HERE / name) for name in ("_sink.c", "_flood.c")],
     include_dirs=[str(HERE)],
     depends=[str(HERE / name) for name in HEADERS],
-    extra_compile_args=["-std=c11", "-O2"],
+    extra_compile_args=["-std=c11", "-O2", *os.environ.get("AIORECV_CFLAGS", "").split()],
 )

@@ -8,6 +8,9 @@ class SinkStruct:
     bytes: int
     mapping_size: int
 
+class FloodStruct:  # _flood.h
+    sent: int
+
 class Lib:
     # _sink.h
     SINK_SLOT_SIZE: int
@@ -20,6 +23,7 @@ class Lib:
     def sink_fill(self, fd: int, sizes: Any, count: int, segment: int) -> int: ...
 
     # _flood.h
+    def flood_send(self, flood: FloodStruct, until_ns: int) -> int: ...
 
 class Ffi:
     NULL: Any

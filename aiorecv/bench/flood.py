@@ -1,6 +1,7 @@
-"""The flooder: keeps a UDP socket busy from C; ``python -m aiorecv.bench.flood`` is a process of it.
+"""The flooder: keeps a UDP socket busy, from C, in this process or in one of its own.
 
-Stops by itself when its time is over, or when the process that started it is gone.
+``python -m aiorecv.bench.flood`` is that process. It stops by itself when its time is over, or when
+the process that started it is gone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from aiorecv.bench._sink import ffi, lib
 
@@ -20,6 +23,8 @@ MAX_SIZE = 65_507
 
 # One call of C sends for so long, then Python looks at signals and at the parent.
 _SLICE_NS = 50_000_000
+
+_N = TypeVar("_N", int, float)
 
 
 def flood(sock: socket.socket, *, seconds: float, size: int, rate: float = 0.0) -> int:
@@ -53,39 +58,39 @@ def flood(sock: socket.socket, *, seconds: float, size: int, rate: float = 0.0) 
 
 def parse_seconds(text: str) -> float:
     """A positive, finite number of seconds, for argparse."""
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text}: give a positive number of seconds")
-    return value
+    return _parse(float, text, lambda value: 0 < value < math.inf, "a positive number of seconds")
 
 
 def parse_size(text: str) -> int:
     """The bytes of a UDP payload, for argparse."""
-    value = int(text)
-    if not 1 <= value <= MAX_SIZE:
-        raise argparse.ArgumentTypeError(f"{text}: give from 1 to {MAX_SIZE} bytes")
-    return value
+    return _parse(int, text, lambda value: 1 <= value <= MAX_SIZE, f"from 1 to {MAX_SIZE} bytes")
 
 
 def _parse_rate(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text}: give packets a second, or 0 for no limit")
-    return value
+    return _parse(float, text, lambda value: 0 <= value < math.inf, "packets/s, 0 for no limit")
+
+
+def _parse(kind: Callable[[str], _N], text: str, allowed: Callable[[_N], bool], remedy: str) -> _N:
+    try:
+        value = kind(text)
+        if allowed(value):
+            return value
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r}: give {remedy}")
 
 
 def _parse_target(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 1 <= int(port) <= 65_535:
-        raise argparse.ArgumentTypeError(f"{text}: give HOST:PORT, such as 127.0.0.1:9999")
+        raise argparse.ArgumentTypeError(f"{text!r}: give HOST:PORT, such as 127.0.0.1:9999")
     return host.strip("[]"), int(port)
 
 
-def _connect(target: tuple[str, int]) -> socket.socket:
+def _open(target: tuple[str, int]) -> tuple[socket.socket, Any]:
+    """A socket for ``target``, and the address to connect it to."""
     family, kind, protocol, _, address = socket.getaddrinfo(*target, type=socket.SOCK_DGRAM)[0]
-    sock = socket.socket(family, kind, protocol)
-    sock.connect(address)
-    return sock
+    return socket.socket(family, kind, protocol), address
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -101,10 +106,10 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     began = time.monotonic()
     try:
-        with _connect(arguments.to) as sock:
-            sent = flood(
-                sock, seconds=arguments.seconds, size=arguments.size, rate=arguments.rate
-            )
+        sock, address = _open(arguments.to)
+        with sock:
+            sock.connect(address)
+            sent = flood(sock, seconds=arguments.seconds, size=arguments.size, rate=arguments.rate)
     except OSError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
