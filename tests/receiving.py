@@ -23,7 +23,7 @@ def await_readable(sock: socket.socket) -> None:
     assert readable
 
 
-async def until_waiting(task: asyncio.Future) -> None:
+async def until_waiting(task: asyncio.Future[object]) -> None:
     """Let ``task`` run until it waits for its receiver."""
     for _ in range(3):
         await asyncio.sleep(0)
