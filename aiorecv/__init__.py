@@ -1,14 +1,15 @@
 """Receive packets on asyncio in batches: one ``recvmmsg``, no packet memory while idle."""
 
 from aiorecv._addresses import Address
-from aiorecv._batch import Packet, PacketBatch
+from aiorecv._batch import PacketBatch
 from aiorecv._errors import (
     AiorecvError,
     BatchReleasedError,
     ReceiverBusyError,
     ReceiverClosedError,
 )
-from aiorecv._open import from_socket, open_udp
+from aiorecv._open import from_socket, open_udp, open_unix
+from aiorecv._packet import Metadata, Packet
 from aiorecv._receiver import Receiver
 from aiorecv._statistics import ReceiverStatistics
 from aiorecv._version import __version__
@@ -20,6 +21,7 @@ __all__ = [
     "AiorecvError",
     "BatchReleasedError",
     "FixedWindow",
+    "Metadata",
     "Packet",
     "PacketBatch",
     "Receiver",
@@ -30,4 +32,5 @@ __all__ = [
     "__version__",
     "from_socket",
     "open_udp",
+    "open_unix",
 ]

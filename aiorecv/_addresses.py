@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 
 Address: TypeAlias = tuple[Any, ...] | str | bytes | None
 """A peer's address as ``socket.recvfrom`` gives it: ``(host, port)`` for IPv4, ``(host, port,
-flowinfo, scope_id)`` for IPv6. Always hashable."""
+flowinfo, scope_id)`` for IPv6, a ``str`` or, for abstract names, ``bytes`` for AF_UNIX, ``(pid,
+groups)`` for netlink; None where the sender has no name. Always hashable."""
 
 _FAMILY = struct.Struct("=H")
 _IPV4 = struct.Struct("!2xH4s")
 _IPV6 = struct.Struct("!2xHI16s")
 _SCOPE = struct.Struct("=I")
+_NETLINK = struct.Struct("=4xII")
 
 
 def _decode(entry: PeerEntry) -> Address:
-    """One sockaddr: ip(7), ipv6(7); a socket without a name has none."""
+    """One sockaddr: ip(7), ipv6(7), unix(7), netlink(7); a socket without a name has none."""
     name = bytes(ffi.buffer(entry.name, entry.size))
     (family,) = _FAMILY.unpack_from(name) if name else (socket.AF_UNSPEC,)
     if family == socket.AF_INET:
@@ -40,6 +42,12 @@ def _decode(entry: PeerEntry) -> Address:
         port, flowinfo, host = _IPV6.unpack_from(name)
         (scope_id,) = _SCOPE.unpack_from(name, _IPV6.size)
         return socket.inet_ntop(socket.AF_INET6, host), port, flowinfo, scope_id
+    if family == socket.AF_UNIX:
+        path = name[_FAMILY.size :]
+        # An abstract name is all its bytes, a path ends at its first NUL.
+        return path if path[:1] == b"\0" else os.fsdecode(path.partition(b"\0")[0])
+    if family == socket.AF_NETLINK:
+        return _NETLINK.unpack_from(name)
     return None
 
 

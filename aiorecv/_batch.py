@@ -6,16 +6,14 @@ checks that first; numbers about the read stay. Never reads from a socket.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, repeat
+from itertools import chain, repeat
 from typing import Any, Self, TypeAlias, overload
-
-import attrs
 
 from aiorecv._addresses import Address, AddressTable
 from aiorecv._errors import BatchReleasedError
 from aiorecv._native._core import ffi
+from aiorecv._packet import NOTHING, Details, Metadata, Packet, details
 from aiorecv._payloads import (
     BYTES_SHIFT,
     ONE_PEER,
@@ -33,23 +31,6 @@ from aiorecv._slabs import Slab
 Pair: TypeAlias = tuple[bytes, Address]
 
 
-@attrs.define(eq=False)
-class Packet:
-    """One packet of a batch, with what is known of it."""
-
-    data: bytes
-    """The payload, cut to the slot."""
-
-    addr: Address
-    """The sender, as ``socket.recvfrom`` gives it."""
-
-    truncated: bool
-    """Whether it was cut, being larger than a slot; of a cut GRO train the last packet is."""
-
-    length: int
-    """Bytes on the wire: more than ``len(data)`` if it was cut."""
-
-
 class PacketBatch:
     """The packets of one read, in order of arrival.
 
@@ -64,6 +45,7 @@ class PacketBatch:
         "_count",
         "_exporter",
         "_layout",
+        "_metadata",
         "_read",
         "_received",
         "_senders",
@@ -74,7 +56,9 @@ class PacketBatch:
     polled: bool
     """Whether the read had to wait until the descriptor was reported readable."""
 
-    def __init__(self, slab: Slab, senders: AddressTable, read: int, polled: bool) -> None:
+    def __init__(
+        self, slab: Slab, senders: AddressTable, read: int, polled: bool, metadata: Metadata
+    ) -> None:
         self._slab: Slab | None = slab
         self._senders = senders
         self._read = read
@@ -82,6 +66,7 @@ class PacketBatch:
         self._count = slab.core.packets if read & TRAINS else self._received
         self._exporter: Any = None
         self._layout: Layout | None = None
+        self._metadata = metadata
         self.polled = polled
 
     def __len__(self) -> int:
@@ -152,10 +137,12 @@ class PacketBatch:
     def packets(self) -> Iterator[Packet]:
         """The packets as records, each made when it is asked for."""
         layout = self._laid_out()
-        wire = zip(layout.truncated, layout.wire_lengths, strict=True)
+        wire = zip(map(bool, layout.truncated), layout.wire_lengths, strict=True)
+        told = self._details(0) if self._metadata else repeat(NOTHING, self._count)
+        everything = zip(self, wire, told, strict=True)
         return (
-            Packet(data, addr, bool(truncated), length)
-            for (data, addr), (truncated, length) in zip(self, wire, strict=True)
+            Packet(data, addr, cut, length, *more)
+            for (data, addr), (cut, length), more in everything
         )
 
     @property
@@ -187,9 +174,23 @@ class PacketBatch:
         """
         return self._laid_out().lengths
 
+    @property
+    def timestamps_ns(self) -> memoryview:
+        """When the kernel received each packet: uint64 nanoseconds, shape ``(len(self),)``.
+
+        0 where it did not tell. An array of its own, which holds no slab.
+
+        Raises:
+            ValueError: If the receiver was opened without ``Metadata.TIMESTAMP``.
+        """
+        times = self._laid_out().timestamps_ns
+        if times is None:
+            raise ValueError("no timestamps: open the receiver with metadata=Metadata.TIMESTAMP")
+        return times
+
     def copy(self) -> PacketBatch:
         """The same packets in memory of their own, packed to ``nbytes``; holds no slab."""
-        return CopiedBatch(self)
+        return self._copy_from(0)
 
     def release(self) -> None:
         """Give the packet memory back, now or when its last view is gone. Safe to repeat."""
@@ -210,6 +211,10 @@ class PacketBatch:
     def __del__(self) -> None:
         self.release()
 
+    def _copy_from(self, start: int) -> PacketBatch:
+        """A copy of the packets from number ``start`` on."""
+        return CopiedBatch(self, start)
+
     def _live(self) -> Slab:
         slab = self._slab
         if slab is None:
@@ -219,8 +224,22 @@ class PacketBatch:
     def _laid_out(self) -> Layout:
         slab = self._live()
         if self._layout is None:
-            self._layout = lay_out(slab, self._read, self._count)
+            timestamps = Metadata.TIMESTAMP in self._metadata
+            self._layout = lay_out(slab, self._read, self._count, timestamps)
         return self._layout
+
+    def _details(self, start: int) -> Iterator[Details]:
+        """What is known of each packet from number ``start`` on."""
+        trains = self._read & TRAINS
+        for message in range(self._received):
+            slab = self._live()
+            packets = packets_in(slab, message) if trains else 1
+            if start < packets:
+                yield from repeat(self._detail(slab, message), packets - start)
+            start = max(start - packets, 0)
+
+    def _detail(self, slab: Slab, message: int) -> Details:
+        return details(slab, message, self._metadata)
 
     def _trains(self, slab: Slab) -> Iterator[Iterator[Pair]]:
         # Train by train, so that the bytes of one are still in the cache when they are used.
@@ -239,26 +258,20 @@ def _released() -> BatchReleasedError:
 class CopiedBatch(PacketBatch):
     """A batch in memory of its own: what ``copy()`` gives, or what a reader left of a batch."""
 
-    __slots__ = ("_data", "_pairs")
+    __slots__ = ("_data", "_pairs", "_told")
 
-    def __init__(self, batch: PacketBatch, start: int = 0) -> None:
-        """Copy the packets from number ``start`` on."""
-        whole = batch._laid_out()
-        lengths = whole.lengths[start:]
+    def __init__(self, batch: PacketBatch, start: int) -> None:
         self._slab = None
         self._exporter = None
         self._data: bytes | None = None
         self._pairs: list[Pair] | None = batch[start:]
-        self._layout = Layout(
-            memoryview(array("I", accumulate(lengths[:-1], initial=0))).toreadonly(),
-            lengths,
-            whole.wire_lengths[start:],
-            whole.truncated[start:],
-        )
-        self._count = len(lengths)
+        self._layout = batch._laid_out().from_packet(start)
+        self._count = len(self._pairs)
         about = batch._read & ~TRAINS & (1 << BYTES_SHIFT) - 1
-        self._read = about | sum(lengths) << BYTES_SHIFT
+        self._read = about | sum(self._layout.lengths) << BYTES_SHIFT
         self._received = batch._received
+        self._metadata = batch._metadata
+        self._told = list(batch._details(start)) if batch._metadata else []
         self.polled = batch.polled
 
     def __iter__(self) -> Iterator[Pair]:
@@ -285,6 +298,9 @@ class CopiedBatch(PacketBatch):
 
     def release(self) -> None:
         self._pairs = self._data = None
+
+    def _details(self, start: int) -> Iterator[Details]:
+        return iter(self._told[start:])
 
     def _kept(self) -> list[Pair]:
         if self._pairs is None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
-from aiorecv._batch import CopiedBatch, PacketBatch
+from aiorecv._batch import PacketBatch
 from aiorecv._errors import ReceiverBusyError
 from aiorecv._reader import Reader
-from aiorecv._readiness import Readiness
+from aiorecv._readiness import FRUITLESS_WAKE_UPS, Readiness
 
 
 class _Pausing:
@@ -40,7 +40,8 @@ class Split:
 
     def rest(self) -> PacketBatch | None:
         """What nobody has taken yet, as a batch of its own."""
-        rest = CopiedBatch(self.batch, self.taken) if self.taken < len(self.batch) else None
+        left = self.taken < len(self.batch)
+        rest = self.batch._copy_from(self.taken) if left else None
         self.batch.release()
         return rest
 
@@ -143,21 +144,34 @@ class Delivery:
         except BaseException as exc:
             self._failure = exc
         if self._kept is None and self._failure is None:
-            self._readiness.note_fruitless()
+            self._note_fruitless()
         else:
             self._readiness.fruitless = 0
             self._wake()
+
+    def _note_fruitless(self) -> None:
+        """A wake-up brought nothing: several in a row have a cause that will not go away."""
+        readiness = self._readiness
+        readiness.fruitless += 1
+        if readiness.fruitless >= FRUITLESS_WAKE_UPS and not self.closed:
+            if self._reader.source.drain_errors():
+                readiness.fruitless = 0
+            else:
+                readiness.back_off()
 
     def _read(self, now: float, *, polled: bool) -> PacketBatch | None:
         reader = self._reader
         self._readiness.reported = False
         try:
-            return reader.read(now, polled)
+            batch = reader.read(now, polled)
         except BaseException:
             self._kept, reader.record_failed = reader.record_failed, None
             if reader.ended:
                 self.close()
             raise
+        if batch is None and reader.ended:
+            self.close()
+        return batch
 
     def _take(self) -> PacketBatch | None:
         """What waits in user space: an error, the rest of a split batch, a kept one."""
@@ -190,13 +204,14 @@ class Delivery:
 
     def close(self) -> None:
         """End reading, for good."""
-        self.leave()
-        self._reader.source.sock.close()
+        if not self.closed:
+            self.leave()
+            self._reader.source.close()
 
     def leave(self) -> None:
         """End reading, but leave the descriptor open; whoever waits wakes."""
-        self._reader.source.sample()
-        self.closed = self._reader.ended = True
+        self._reader.end()
+        self.closed = True
         # Before the descriptor is closed, or the loop would watch whoever gets its number next.
         self._readiness.stop()
         self._wake()

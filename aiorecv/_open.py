@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import socket
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Unpack
 
-from aiorecv._options import (
-    ReceiveKeywords,
-    ReceiveOptions,
-    raise_receive_buffer,
-    takes_receive_options,
-)
-from aiorecv._receiver import Receiver, make_receiver
+from aiorecv._delivery import Delivery
+from aiorecv._memory import memory_of
+from aiorecv._options import ReceiveKeywords, ReceiveOptions, takes_receive_options
+from aiorecv._reader import Reader, claim_window, unclaim_window
+from aiorecv._readiness import Readiness
+from aiorecv._receiver import Receiver
+from aiorecv._sockets import SocketOptions, kind_of, raise_receive_buffer
+from aiorecv._sources import MessageSource, SeqpacketSource
+from aiorecv._udp import HostPort, make_udp_socket
+from aiorecv._unix import make_unix_socket
 
-HostPort: TypeAlias = tuple[Any, ...]
-_SockAddr: TypeAlias = tuple[Any, ...]
 _FAMILIES = (socket.AF_UNSPEC, socket.AF_INET, socket.AF_INET6)
 
 
@@ -64,7 +64,9 @@ def open_udp(
         receive_buffer_size: Bytes to ask the kernel's receive buffer to hold; the system may cap
             it (net.core.rmem_max), and it is never lowered. None leaves it.
         gro: Let the kernel glue datagrams of one sender to trains, which are split again: far
-            cheaper under load. None: where a slot holds a train. True insists.
+            cheaper under load. None: where a slot holds a train and no timestamps are asked for,
+            of which a train has one. True insists.
+        metadata: What to ask the kernel for beside each packet's bytes: flags of ``Metadata``.
         window: The policy for slots a read; None: from 2 to 64, by the backlog.
         slot_size: Bytes of one slot; longer datagrams are cut, and marked. None: 65,536.
         turn_limit: Seconds one task may receive before the loop's other tasks have a turn.
@@ -85,7 +87,7 @@ def open_udp(
     _check_buffer_size(receive_buffer_size)
 
     async def open_() -> Receiver:
-        sock = await _make_socket(local_addr, remote_addr, family, reuse_port, allow_broadcast)
+        sock = await make_udp_socket(local_addr, remote_addr, family, reuse_port, allow_broadcast)
         try:
             raise_receive_buffer(sock, receive_buffer_size)
             return make_receiver(sock, receive, ours=True)
@@ -97,33 +99,83 @@ def open_udp(
 
 
 @takes_receive_options
-def from_socket(sock: socket.socket, **options: Unpack[ReceiveKeywords]) -> Receiver:
-    """Receive from a UDP socket that exists already; the receiver owns it from then on.
+def open_unix(path: str | bytes | os.PathLike[str], **options: Unpack[ReceiveKeywords]) -> Opening:
+    """Open an AF_UNIX datagram socket and receive from it; ``await`` it or use ``async with``.
 
-    The receive options are those of ``open_udp``, but ``gro=None`` leaves the socket's own
-    setting. ``detach()`` gives the socket back as it was. If this raises, the socket stays the
-    caller's.
+    Args:
+        path: Where to bind it. One that starts with NUL is an abstract name, exactly as long as
+            it is given. A socket file that is there already is replaced; the receiver's own is
+            removed when it closes.
+
+    The receive options are those of ``open_udp``, but for GRO.
+
+    Raises:
+        TypeError: At once, if an argument is of the wrong kind.
+        ValueError: At once, if an argument is out of bounds, or ``path`` is empty.
+        OSError: When awaited: what the kernel says of ``path``.
+    """
+    receive = ReceiveOptions(**options)
+    name = os.fspath(path)
+    if not isinstance(name, str | bytes):
+        raise TypeError(f"path is a str, bytes or os.PathLike, not {path!r}")
+    if not name:
+        raise ValueError("path is empty: give a file's path, or a name that starts with NUL")
+
+    async def open_() -> Receiver:
+        sock, unlink = make_unix_socket(name)
+        try:
+            return make_receiver(sock, receive, ours=True, on_close=unlink)
+        except BaseException:
+            sock.close()
+            if unlink is not None:
+                unlink()
+            raise
+
+    return Opening(open_)
+
+
+@takes_receive_options
+def from_socket(sock: socket.socket, **options: Unpack[ReceiveKeywords]) -> Receiver:
+    """Receive from a socket that exists already; the receiver owns it from then on.
+
+    Any that gives packets will do: UDP, raw IP and ICMP, AF_UNIX (SOCK_DGRAM or SOCK_SEQPACKET)
+    and netlink. The receive options are those of ``open_udp``, but ``gro=None`` leaves the
+    socket's own setting. ``detach()`` gives the socket back as it was. If this raises, the socket
+    stays the caller's.
 
     Raises:
         TypeError: If ``sock`` is no ``socket.socket``, or an option is of the wrong kind.
-        ValueError: If it is no UDP socket, or an option is out of bounds.
+        ValueError: If it is a stream or of another family, or an option is out of bounds.
         OSError: If it is closed.
         RuntimeError: Without a running loop, or if a transport of the loop has the socket.
     """
-    receive = ReceiveOptions(**options)
-    if not isinstance(sock, socket.socket):
-        raise TypeError(f"sock is a socket.socket, not {sock!r}")
-    if sock.fileno() == -1:
-        raise OSError(errno.EBADF, f"sock is closed: {sock!r}")
-    kind = sock.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)
-    if sock.family not in _FAMILIES or kind != socket.SOCK_DGRAM or not _is_udp(sock):
-        raise ValueError(f"sock is no UDP socket (IPv4 or IPv6, SOCK_DGRAM): {sock!r}")
-    return make_receiver(sock, receive, ours=False)
+    return make_receiver(sock, ReceiveOptions(**options), ours=False)
 
 
-def _is_udp(sock: socket.socket) -> bool:
-    protocol = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PROTOCOL)
-    return protocol == socket.IPPROTO_UDP
+def make_receiver(
+    sock: socket.socket,
+    options: ReceiveOptions,
+    *,
+    ours: bool,
+    on_close: Callable[[], object] | None = None,
+) -> Receiver:
+    """A receiver for ``sock`` on the running loop; if this raises, the socket is as it was."""
+    kind = kind_of(sock)
+    loop = asyncio.get_running_loop()
+    readiness = Readiness(loop, sock.fileno())
+    window = claim_window(options)
+    try:
+        changed = SocketOptions(sock, kind, options, ours=ours)
+    except BaseException:
+        unclaim_window(window)
+        raise
+    make_source = SeqpacketSource if kind.type == socket.SOCK_SEQPACKET else MessageSource
+    slot_size = options.slot_size or kind.slot_size
+    source = make_source(sock, memory_of(loop), slot_size, options.metadata)
+    source.on_close = on_close
+    reader = Reader(loop, source, window, options)
+    delivery = Delivery(loop, reader, readiness, options.turn_limit)
+    return Receiver(loop, reader, delivery, changed)
 
 
 def _check_addr(name: str, addr: object) -> None:
@@ -145,108 +197,3 @@ def _check_buffer_size(size: object) -> None:
         raise TypeError(f"receive_buffer_size is a number of bytes, an int, not {size!r}")
     if not 1 <= size < 2**30:
         raise ValueError(f"receive_buffer_size={size}: give from 1 to {2**30 - 1} bytes, or None")
-
-
-async def _resolve(name: str, addr: HostPort, family: int) -> list[tuple[int, _SockAddr]]:
-    """Families and socket addresses that ``addr`` stands for; only a name asks the resolver."""
-    host, port = addr[0] or None, addr[1]
-    if host == "<broadcast>":
-        host = "255.255.255.255"
-    flags = socket.AI_PASSIVE if name == "local_addr" else 0
-    if family == socket.AF_INET6:
-        flags |= socket.AI_V4MAPPED
-    hints: dict[str, Any] = {"family": family, "type": socket.SOCK_DGRAM}
-    try:
-        infos = socket.getaddrinfo(host, port, **hints, flags=flags | socket.AI_NUMERICHOST)
-    except socket.gaierror:
-        loop = asyncio.get_running_loop()
-        try:
-            infos = await loop.getaddrinfo(host, port, **hints, flags=flags)
-        except socket.gaierror as error:
-            raise socket.gaierror(
-                error.errno, f"{name}={addr!r} does not resolve: {error.strerror}"
-            ) from None
-    # Flow label and scope of a longer address are the caller's own.
-    return [(info[0], (*info[4][: 4 - len(addr[2:])], *addr[2:])) for info in infos]
-
-
-async def _make_socket(
-    local_addr: HostPort | None,
-    remote_addr: HostPort | None,
-    family: int,
-    reuse_port: bool,
-    allow_broadcast: bool,
-) -> socket.socket:
-    """A socket bound and connected as asked: the first combination of addresses that works."""
-    locals_: list[tuple[int, _SockAddr | None]] = [(family, None)]
-    if local_addr is not None:
-        locals_ = list(await _resolve("local_addr", local_addr, family))
-    failure: OSError | None = None
-    for local_family, local in locals_:
-        remotes: list[tuple[int, _SockAddr | None]] = [(local_family, None)]
-        try:
-            if remote_addr is not None:
-                remotes = list(await _resolve("remote_addr", remote_addr, local_family))
-        except OSError as error:
-            failure = failure or error
-            continue
-        for remote_family, remote in remotes:
-            sock = socket.socket(remote_family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-            try:
-                _set_up(sock, local, reuse_port, allow_broadcast)
-                _attach(sock, local, remote)
-            except OSError as error:
-                failure = failure or error
-                sock.close()
-            except BaseException:
-                sock.close()
-                raise
-            else:
-                return sock
-    assert failure is not None  # every way out of the loop but success has set it
-    raise failure
-
-
-def _set_up(
-    sock: socket.socket,
-    local: _SockAddr | None,
-    reuse_port: bool,
-    allow_broadcast: bool,
-) -> None:
-    if sock.family == socket.AF_INET6 and local is not None and local[0] == "::":
-        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, False)
-    if reuse_port:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, True)
-    if allow_broadcast:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, True)
-
-
-def _attach(sock: socket.socket, local: _SockAddr | None, remote: _SockAddr | None) -> None:
-    if local is not None:
-        try:
-            sock.bind(local)
-        except OSError as error:
-            raise OSError(
-                error.errno, f"local_addr={local!r} can't be bound: {_remedy(error)}"
-            ) from None
-    if remote is not None:
-        try:
-            sock.connect(remote)
-        except OSError as error:
-            raise OSError(
-                error.errno,
-                f"remote_addr={remote!r} can't be connected to: {_remedy(error)}",
-            ) from None
-
-
-_REMEDIES = {
-    errno.EADDRINUSE: "give another port, or reuse_port=True to all who share it",
-    errno.EADDRNOTAVAIL: "give an address of this host, or '::' or '0.0.0.0' for all",
-    errno.EACCES: "ports below 1024 need privileges, a broadcast address allow_broadcast=True",
-}
-
-
-def _remedy(error: OSError) -> str:
-    said = os.strerror(error.errno or 0)
-    remedy = _REMEDIES.get(error.errno or 0)
-    return f"{said} ({remedy})" if remedy else said

@@ -1,4 +1,4 @@
-"""Options: the receive options, declared once, and the socket options behind them.
+"""Options: the receive options, declared once, and what they set on a socket.
 
 Sets sockets up and puts them back. Never receives.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import socket
 import weakref
 from collections.abc import Callable
 from typing import Any, TypedDict, TypeVar
@@ -15,13 +14,8 @@ from typing import Any, TypedDict, TypeVar
 import attrs
 
 from aiorecv._native._core import lib
+from aiorecv._packet import Metadata
 from aiorecv._window import MAX_SLOTS, AdaptiveWindow, WindowPolicy
-
-# linux/udp.h; the socket module has it from Python 3.12 on, and then only sometimes.
-UDP_GRO = 104
-# The largest UDP payload a train is glued to: the kernel merges up to the 16-bit IP length.
-TRAIN_SIZE = 65_535
-DEFAULT_SLOT_SIZE = 65_536
 
 _Opener = TypeVar("_Opener", bound=Callable[..., Any])
 
@@ -30,6 +24,7 @@ class ReceiveKeywords(TypedDict, total=False):
     """``ReceiveOptions`` as keyword arguments, for type checkers; a test holds the two equal."""
 
     gro: bool | None
+    metadata: Metadata
     window: WindowPolicy | None
     slot_size: int | None
     turn_limit: float
@@ -39,6 +34,11 @@ class ReceiveKeywords(TypedDict, total=False):
 def _check_gro(_options: object, _field: object, value: Any) -> None:
     if value is not None and not isinstance(value, bool):
         raise TypeError(f"gro is True, False or None, not {value!r}")
+
+
+def _check_metadata(_options: object, _field: object, value: Any) -> None:
+    if not isinstance(value, Metadata):
+        raise TypeError(f"metadata is a Metadata, such as Metadata.TIMESTAMP, not {value!r}")
 
 
 def _check_window(_options: object, _field: object, value: Any) -> None:
@@ -87,6 +87,7 @@ class ReceiveOptions:
     """How to receive, the same for every opener; checked when it is made."""
 
     gro: bool | None = attrs.field(default=None, validator=_check_gro)
+    metadata: Metadata = attrs.field(default=Metadata.NONE, validator=_check_metadata)
     window: WindowPolicy | None = attrs.field(default=None, validator=_check_window)
     slot_size: int | None = attrs.field(default=None, validator=_check_slot_size)
     turn_limit: float = attrs.field(default=0.001, validator=_check_turn_limit)
@@ -129,69 +130,6 @@ def gro_forbidden() -> bool:
     return os.environ.get("AIORECV_GRO") == "0"
 
 
-class Gro:
-    """A socket's UDP_GRO option while a receiver has it, and as it was before."""
-
-    __slots__ = ("_before", "_sock")
-
-    def __init__(self, sock: socket.socket, options: ReceiveOptions, *, ours: bool) -> None:
-        """Turn it on or off as ``options`` say; a socket that is not ``ours`` keeps its own."""
-        self._sock = sock
-        self._before = self._get()
-        slot_size = options.slot_size or DEFAULT_SLOT_SIZE
-        wanted = self._wanted(options.gro, slot_size >= TRAIN_SIZE, ours)
-        if wanted and slot_size < TRAIN_SIZE:
-            raise ValueError(
-                f"slot_size={slot_size} can't hold a train of datagrams, and what is cut from "
-                f"one is lost: give gro=False, or slot_size of at least {TRAIN_SIZE}"
-            )
-        if wanted != self._before:
-            self._set(wanted, must=options.gro is True)
-
-    def restore(self) -> None:
-        """Set the option back to what it was."""
-        if self._get() != self._before:
-            self._set(self._before, must=False)
-
-    def _wanted(self, gro: bool | None, fits: bool, ours: bool) -> bool:
-        if gro is None:
-            if gro_forbidden():
-                return False
-            return fits if ours else self._before
-        if gro and gro_forbidden():
-            raise ValueError(
-                "gro=True, but AIORECV_GRO=0 in the environment forbids it: "
-                "unset that, or leave gro out"
-            )
-        return gro
-
-    def _get(self) -> bool:
-        try:
-            return bool(self._sock.getsockopt(socket.IPPROTO_UDP, UDP_GRO))
-        except OSError:  # Linux before 5.0
-            return False
-
-    def _set(self, on: bool, *, must: bool) -> None:
-        try:
-            self._sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, on)
-        except OSError as error:
-            if must:
-                raise OSError(
-                    error.errno, f"gro=True: {error.strerror}; Linux 5.0 has it"
-                ) from None
-
-
-def raise_receive_buffer(sock: socket.socket, size: int | None) -> None:
-    """Ask for a receive buffer of ``size`` bytes, as far as the system allows; never lower it.
-
-    Source: socket(7), SO_RCVBUF: the kernel doubles the size and caps it at rmem_max in silence.
-    """
-    if size is None:
-        return
-    # The cap may lie below the default, and then no call could bring the default back.
-    with socket.socket(sock.family, sock.type) as probe:
-        before = probe.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
-        raised = probe.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) > before
-    if raised:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+def portable_wanted() -> bool:
+    """Whether the environment asks for ``recvmsg`` in the place of ``recvmmsg``."""
+    return os.environ.get("AIORECV_PORTABLE") == "1"

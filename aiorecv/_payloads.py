@@ -6,12 +6,12 @@ holds the lease. Many packets are cut out by one call wherever their sizes allow
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import accumulate, chain
 from operator import getitem, itemgetter
 from struct import Struct
-from typing import Any
 
 import attrs
 
@@ -90,16 +90,26 @@ class Layout:
     lengths: memoryview
     wire_lengths: memoryview
     truncated: memoryview
+    timestamps_ns: memoryview | None
+
+    def from_packet(self, start: int) -> Layout:
+        """That of the packets from number ``start`` on, packed: each begins where one ends."""
+        lengths = self.lengths[start:]
+        return Layout(
+            memoryview(array("I", accumulate(lengths[:-1], initial=0))).toreadonly(),
+            lengths,
+            self.wire_lengths[start:],
+            self.truncated[start:],
+            None if self.timestamps_ns is None else self.timestamps_ns[start:],
+        )
 
 
-def lay_out(slab: Slab, read: int, count: int) -> Layout:
+def lay_out(slab: Slab, read: int, count: int, timestamps: bool) -> Layout:
     """The layout of a read of ``count`` packets; it does not refer to the slab's memory."""
-    kinds = ("uint32_t[]", "uint32_t[]", "uint32_t[]", "uint8_t[]")
-    arrays = [ffi.new(kind, count) for kind in kinds]
+    kinds = ("uint32_t[]", "uint32_t[]", "uint32_t[]", "uint8_t[]", "uint64_t[]")
+    arrays = [ffi.new(kind, count) for kind in kinds[: 5 if timestamps else 4]]
     lib.aiorecv_lay_out(slab.core, read, ffi.new("struct aiorecv_layout *", arrays))
-    return Layout(*(_numbers(array) for array in arrays))
-
-
-def _numbers(array: Any) -> memoryview:
-    view = memoryview(ffi.buffer(array)).toreadonly()
-    return view if view.nbytes == len(array) else view.cast("I")
+    views = [memoryview(ffi.buffer(numbers)).toreadonly() for numbers in arrays]
+    offsets, lengths, wire_lengths = (view.cast("I") for view in views[:3])
+    times = views[4].cast("Q") if timestamps else None
+    return Layout(offsets, lengths, wire_lengths, views[3], times)

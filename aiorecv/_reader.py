@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import weakref
+from pathlib import Path
 
 from aiorecv._batch import PacketBatch
 from aiorecv._options import ReceiveOptions, window_slots
-from aiorecv._sources import MessageSource
+from aiorecv._sources import HungUpError, MessageSource
 from aiorecv._window import WindowPolicy
 
 # A consumer that comes back later than this has worked; packets may have queued meanwhile, and
 # an EAGAIN (0.4 us) is cheaper than a wait (2 to 4 us).
 _RETRY_AFTER = 20e-6
+# Seconds between looks at the kernel's drops, and so between warnings.
+_LOOK_EVERY = 1.0
 # Errors reported in one go before the loop gets its turn.
 _ERRORS_A_TURN = 4
 # Errors after which the descriptor goes on working.
@@ -40,6 +44,8 @@ _HEALING = frozenset(
         errno.ENOMEM,
     }
 )
+
+_LOG = logging.getLogger("aiorecv")
 
 # Policies in use: an object here serves a receiver and may serve no second one.
 _IN_USE: weakref.WeakValueDictionary[int, WindowPolicy] = weakref.WeakValueDictionary()
@@ -65,7 +71,9 @@ class Reader:
     __slots__ = (
         "_loop",
         "_on_error",
+        "_look_at",
         "_try_at",
+        "_warned_of",
         "ended",
         "errors",
         "grows",
@@ -96,6 +104,8 @@ class Reader:
         self.peak = self.slots = window_slots(window)
         self._loop = loop
         self._on_error = options.on_error
+        self._look_at = 0.0
+        self._warned_of = 0
         # Packets may be there already: a new receiver tries first.
         self._try_at = 0.0
 
@@ -116,6 +126,9 @@ class Reader:
                 slots = self.follow_window()
             try:
                 batch = self.source.read(slots, polled)
+            except HungUpError:
+                self.ended = True
+                return None
             except OSError as error:
                 self._report(error)
                 if self.ended:
@@ -140,7 +153,13 @@ class Reader:
     def _record(self, batch: PacketBatch, now: float, polled: bool) -> None:
         received = batch._received
         # A short read drained the socket; asking again would only buy an EAGAIN (410 ns).
-        self._try_at = 0.0 if received == self.slots else now + _RETRY_AFTER
+        if received < self.slots:
+            self._try_at = now + _RETRY_AFTER
+        else:
+            self._try_at = 0.0
+            if now >= self._look_at:
+                self._look_at = now + _LOOK_EVERY
+                self._warn_of_drops()
         try:
             self.window.record(received=received, polled=polled)
         except BaseException:
@@ -148,12 +167,35 @@ class Reader:
             self.record_failed = batch
             raise
 
+    def end(self) -> None:
+        """No read comes after this: look at the drops once more."""
+        self.ended = True
+        self._warn_of_drops()
+
+    def _warn_of_drops(self) -> None:
+        drops = self.source.sample()
+        if drops > self._warned_of:
+            _LOG.warning(
+                "%r: the kernel dropped %d queued messages since the last warning, %d in all, as "
+                "the receive buffer was full; it has %d bytes. To make it larger, raise "
+                "net.core.rmem_max (it is %s) by sysctl, and give receive_buffer_size",
+                self.source.sock,
+                drops - self._warned_of,
+                drops,
+                self.source.receive_buffer_size,
+                _rmem_max(),
+            )
+            self._warned_of = drops
+
     def _report(self, error: OSError) -> None:
         self.errors += 1
         self.last_error = error
         # The kernel hands out an error before the packets that are queued behind it.
         self._try_at = 0.0
         self.ended = error.errno not in _HEALING
+        if not self.ended:
+            # Of a socket that asked for IP_RECVERR the queue has to be emptied too.
+            self.source.drain_errors()
         if self.ended or self._on_error is None:
             raise error
         try:
@@ -162,3 +204,10 @@ class Reader:
             self._loop.call_exception_handler(
                 {"message": "Exception in on_error", "exception": exc}
             )
+
+
+def _rmem_max() -> str:
+    try:
+        return Path("/proc/sys/net/core/rmem_max").read_text().strip()
+    except OSError:  # no procfs, or a network namespace of its own
+        return "unknown"

@@ -14,7 +14,7 @@ from aiorecv._native._core import lib
 
 # So many wake-ups in a row that bring nothing are no accident: a socket that was shut down, or a
 # call that a sandbox refuses, is readable for ever.
-_FRUITLESS_WAKE_UPS = 8
+FRUITLESS_WAKE_UPS = 8
 # Seconds between looks at such a descriptor: doubled each time, up to the second.
 _BACK_OFF = (0.001, 0.5)
 
@@ -82,15 +82,15 @@ class Readiness:
         if self._timer is None:
             self._register()
 
-    def note_fruitless(self) -> None:
-        """A wake-up brought nothing; after some in a row look only now and then."""
-        self.fruitless += 1
-        if self.fruitless == 1:
+    def back_off(self) -> None:
+        """Leave the descriptor alone for a while: longer each time, until a packet comes."""
+        if self._timer is not None:
+            return
+        if self.fruitless == FRUITLESS_WAKE_UPS:
             self._pause = _BACK_OFF[0]
-        elif self.fruitless >= _FRUITLESS_WAKE_UPS and self._timer is None:
-            self._unregister()
-            self._timer = self._loop.call_later(self._pause, self._look_again)
-            self._pause = min(2 * self._pause, _BACK_OFF[1])
+        self._unregister()
+        self._timer = self._loop.call_later(self._pause, self._look_again)
+        self._pause = min(2 * self._pause, _BACK_OFF[1])
 
     def stop(self) -> None:
         """Take the descriptor off the loop; to be done before it is closed."""

@@ -7,25 +7,23 @@ import contextlib
 import os
 import socket
 import warnings
-import weakref
 from collections.abc import AsyncIterator
 from typing import Self
 
 from aiorecv._addresses import Address
 from aiorecv._batch import PacketBatch, Pair
-from aiorecv._delivery import Delivery, Split
+from aiorecv._delivery import Delivery
 from aiorecv._errors import ReceiverClosedError
-from aiorecv._memory import memory_of
-from aiorecv._options import DEFAULT_SLOT_SIZE, Gro, ReceiveOptions
-from aiorecv._reader import Reader, claim_window, unclaim_window
-from aiorecv._readiness import Readiness
-from aiorecv._sources import MessageSource
+from aiorecv._iteration import Batches, Datagrams
+from aiorecv._multicast import join, leave
+from aiorecv._reader import Reader
+from aiorecv._sockets import SocketOptions
 from aiorecv._statistics import ReceiverStatistics
 from aiorecv._window import WindowPolicy
 
 
 class Receiver:
-    """Receives the packets of one socket in batches; ``open_udp`` and ``from_socket`` make it.
+    """Receives the packets of one socket in batches; the openers make it.
 
     One task at a time may read it, in any of the ways below, on the loop it was opened on. It
     owns the socket, and closes it.
@@ -38,9 +36,10 @@ class Receiver:
     __slots__ = (
         "__weakref__",
         "_delivery",
-        "_gro",
         "_local_addr",
         "_loop",
+        "_options",
+        "_pid",
         "_reader",
         "_remote_addr",
         "_sock",
@@ -52,21 +51,22 @@ class Receiver:
         loop: asyncio.AbstractEventLoop,
         reader: Reader,
         delivery: Delivery,
-        gro: Gro,
+        options: SocketOptions,
     ) -> None:
         sock = reader.source.sock
         self._loop = loop
         self._reader = reader
         self._delivery = delivery
-        self._gro = gro
+        self._options = options
         self._sock = sock
         self._local_addr: Address = sock.getsockname()
         self._remote_addr = _peer_name(sock)
+        self._pid = os.getpid()
         self._was_blocking = os.get_blocking(sock.fileno())
 
     def __aiter__(self) -> AsyncIterator[PacketBatch]:
         """Batches, until the receiver is closed; asking for the next one releases the last."""
-        return _Batches(self, self._delivery)
+        return Batches(self, self._delivery)
 
     async def receive(self) -> PacketBatch:
         """Wait for the next batch; it is the caller's until released or dropped.
@@ -100,19 +100,26 @@ class Receiver:
 
         What a ``break`` leaves of a batch comes first to the next reader, of any kind.
         """
-        return _Datagrams(self, self._delivery)
+        return Datagrams(self, self._delivery)
 
     def close(self) -> None:
         """Close the socket: waiting tasks wake, a batch in hand stays valid. Safe to repeat.
 
-        What was read before still comes first; then iteration ends.
+        What was read before still comes first; then iteration ends. In a forked child it closes
+        the child's own copy of the descriptor, and nothing else.
 
         Raises:
             RuntimeError: In another thread than that of the running loop.
         """
-        if not self._delivery.closed:
-            self._check_thread()
-            self._delivery.close()
+        if self._delivery.closed:
+            return
+        if os.getpid() != self._pid:
+            # The event loop's epoll descriptor is shared with the parent, which goes on.
+            self._delivery.closed = True
+            self._sock.close()
+            return
+        self._check_thread()
+        self._delivery.close()
 
     async def aclose(self) -> None:
         """``close()``, for ``contextlib.aclosing`` and the like."""
@@ -130,7 +137,7 @@ class Receiver:
             raise _closed()
         self._check_thread()
         self._delivery.leave()
-        self._gro.restore()
+        self._options.restore()
         # uvloop makes what it watches non-blocking.
         os.set_blocking(self._sock.fileno(), self._was_blocking)
         return self._sock
@@ -146,7 +153,7 @@ class Receiver:
             return
         if self._sock.fileno() != -1:  # of two in one cycle the socket may have warned first
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
-        if self._may_close():
+        if self._may_close() or os.getpid() != self._pid:
             self.close()
         else:
             self._loop.call_soon_threadsafe(self.close)
@@ -178,6 +185,41 @@ class Receiver:
     def remote_addr(self) -> Address:
         """The peer the socket is connected to, as when it was opened; None if it is not."""
         return self._remote_addr
+
+    def join_multicast(
+        self, group: str, interface: str | int | None = None, source: str | None = None
+    ) -> None:
+        """Receive what is sent to a multicast group.
+
+        From the first call on, packets to groups that this socket has not joined are kept out.
+
+        Args:
+            group: Its address, IPv4 or IPv6.
+            interface: The name, index or address of the interface to receive by; None: the one
+                that routes choose.
+            source: The address of the only sender to hear; call again for each further one.
+
+        Raises:
+            TypeError: If an argument is of the wrong kind.
+            ValueError: If ``group`` is no multicast address, or ``source`` no address like it.
+            OSError: What the kernel says: ENODEV without such an interface, EADDRINUSE if joined
+                already, ENOBUFS naming the sysctl that limits memberships.
+            ReceiverClosedError: If the receiver is closed.
+        """
+        if self._delivery.closed:
+            raise _closed()
+        join(self._sock, group, interface, source)
+
+    def leave_multicast(
+        self, group: str, interface: str | int | None = None, source: str | None = None
+    ) -> None:
+        """Receive no more of a group; the arguments and errors are those of the joining call.
+
+        A group that was not joined is an OSError (EADDRNOTAVAIL).
+        """
+        if self._delivery.closed:
+            raise _closed()
+        leave(self._sock, group, interface, source)
 
     def statistics(self) -> ReceiverStatistics:
         """What this receiver has seen since it was opened."""
@@ -219,21 +261,6 @@ class Receiver:
             )
 
 
-def make_receiver(sock: socket.socket, options: ReceiveOptions, *, ours: bool) -> Receiver:
-    """A receiver for ``sock`` on the running loop; if it fails, the socket is as it was."""
-    loop = asyncio.get_running_loop()
-    readiness = Readiness(loop, sock.fileno())
-    window = claim_window(options)
-    try:
-        gro = Gro(sock, options, ours=ours)
-    except BaseException:
-        unclaim_window(window)
-        raise
-    source = MessageSource(sock, memory_of(loop), options.slot_size or DEFAULT_SLOT_SIZE)
-    reader = Reader(loop, source, window, options)
-    return Receiver(loop, reader, Delivery(loop, reader, readiness, options.turn_limit), gro)
-
-
 def _closed() -> ReceiverClosedError:
     return ReceiverClosedError("the receiver is closed")
 
@@ -244,59 +271,3 @@ def _peer_name(sock: socket.socket) -> Address:
     except OSError:
         return None
     return name
-
-
-class _Batches:
-    """One ``async for``: a batch lives until the next is asked for, or the user drops it."""
-
-    __slots__ = ("_delivery", "_last", "_receiver")
-
-    def __init__(self, receiver: Receiver, delivery: Delivery) -> None:
-        self._receiver = receiver  # or it would be closed as dropped
-        self._delivery = delivery
-        self._last: weakref.ref[PacketBatch] | None = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> PacketBatch:
-        last = self._last
-        if last is not None:
-            batch = last()
-            if batch is not None:
-                batch.release()
-        batch = self._delivery.ready()
-        if batch is None:
-            batch = await self._delivery.later()
-            if batch is None:
-                raise StopAsyncIteration
-        self._last = weakref.ref(batch)
-        return batch
-
-
-class _Datagrams:
-    """One ``async for`` over packets; what it has not given out stays with the delivery."""
-
-    __slots__ = ("_delivery", "_receiver")
-
-    def __init__(self, receiver: Receiver, delivery: Delivery) -> None:
-        self._receiver = receiver  # or it would be closed as dropped
-        self._delivery = delivery
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Pair:
-        split = self._delivery.split
-        if split is not None:
-            for pair in split.pairs:
-                split.taken += 1
-                return pair
-        batch = self._delivery.ready()
-        if batch is None:
-            batch = await self._delivery.later()
-            if batch is None:
-                raise StopAsyncIteration
-        split = self._delivery.split = Split(batch)
-        split.taken = 1
-        return next(split.pairs)

@@ -1,7 +1,7 @@
 """Sources: one small class a kind of descriptor. A source reads, at once or not at all.
 
-It owns the descriptor's C record and takes slabs from the loop's memory for each read. Never
-waits.
+It owns the descriptor and its C record, and takes slabs from the loop's memory for each read.
+Never waits.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from aiorecv._addresses import AddressTable
 from aiorecv._batch import PacketBatch
 from aiorecv._native._core import ffi, lib
+from aiorecv._options import portable_wanted
+from aiorecv._packet import Metadata
+from aiorecv._rights import RightsBatch
 from aiorecv._slabs import SlabPool
 from aiorecv._statistics import KernelDrops
 
@@ -21,6 +25,10 @@ if TYPE_CHECKING:
     from aiorecv._native._core import ReceiverStruct
 
 _receive = lib.aiorecv_receive
+
+
+class HungUpError(Exception):
+    """The other side has closed, and nothing is left to read."""
 
 
 class LoopMemory(Protocol):
@@ -31,25 +39,41 @@ class LoopMemory(Protocol):
 
 
 class MessageSource:
-    """A datagram socket, read by ``recvmmsg``: a batch a call."""
+    """A datagram socket, read by ``recvmmsg`` (or, where that can't be, ``recvmsg``)."""
 
     __slots__ = (
         "_drops",
+        "_make_batch",
         "_memory",
+        "_metadata",
         "_peers",
         "_stacks",
         "core",
+        "on_close",
         "receive_buffer_size",
         "slot_size",
         "sock",
     )
 
-    def __init__(self, sock: socket.socket, memory: LoopMemory, slot_size: int) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        memory: LoopMemory,
+        slot_size: int,
+        metadata: Metadata = Metadata.NONE,
+    ) -> None:
         self.core: ReceiverStruct = ffi.new("struct aiorecv_receiver *")
         lib.aiorecv_receiver_init(self.core, sock.fileno())
+        if portable_wanted():
+            self.core.portable = True
         self.sock = sock
         self.slot_size = slot_size
         self.receive_buffer_size = 0
+        self.on_close: Callable[[], object] | None = None
+        self._make_batch: type[PacketBatch] = PacketBatch
+        if sock.family == socket.AF_UNIX:
+            self._take_descriptors(Metadata.RAW in metadata)
+        self._metadata = metadata
         self._drops = KernelDrops(sock)
         self._memory = memory
         self._stacks = memory.pool.stacks(slot_size)
@@ -61,12 +85,15 @@ class MessageSource:
         Raises:
             OSError: What the kernel reports, recvmmsg(2).
         """
+        if self.sock.fileno() == -1:
+            # Its number may be somebody else's by now.
+            raise OSError(errno.EBADF, "the socket was closed under its receiver")
         stack = self._stacks[slots]
         slab = stack.pop() if stack else self._memory.pool.make(slots, self.slot_size)
         read = _receive(self.core, slab.core, -slots if polled else slots)
         if read > 0:
             slab.holder = self
-            return PacketBatch(slab, self._peers, read, polled)
+            return self._make_batch(slab, self._peers, read, polled, self._metadata)
         slab.give()
         if read == -errno.EAGAIN:
             return None
@@ -75,9 +102,20 @@ class MessageSource:
             return self.read(slots, polled)
         raise OSError(-read, os.strerror(-read))
 
+    def close(self) -> None:
+        """Close the descriptor, and undo what opening did elsewhere."""
+        self.sock.close()
+        if self.on_close is not None:
+            self.on_close()
+
+    def drain_errors(self) -> int:
+        """Throw away the error queue, which would keep the descriptor readable for ever."""
+        return 0 if self.sock.fileno() == -1 else lib.aiorecv_drain_errors(self.core.fd)
+
     def sample(self) -> int:
         """Ask the socket what it alone can tell, and return the kernel's drops so far."""
-        self.receive_buffer_size = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        if self.sock.fileno() != -1:
+            self.receive_buffer_size = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         return self._drops.update()
 
     @property
@@ -89,6 +127,13 @@ class MessageSource:
         """Packet memory of the batches that came from here and are not yet released."""
         return self._memory.pool.held_by(self)
 
+    def _take_descriptors(self, keep: bool) -> None:
+        """Descriptors that come with messages: close-on-exec, and closed if nobody asked."""
+        self.core.flags = socket.MSG_CMSG_CLOEXEC
+        self.core.keep_descriptors = keep
+        if keep:
+            self._make_batch = RightsBatch
+
     def _renew_peers(self) -> None:
         # Another receiver of the loop may have put a new table there already.
         if self._memory.peers is self._peers:
@@ -98,3 +143,26 @@ class MessageSource:
     def _use_peers(self, peers: AddressTable) -> None:
         self._peers = peers
         self.core.peers = peers.core
+
+
+class SeqpacketSource(MessageSource):
+    """A SOCK_SEQPACKET socket: once its peer has hung up, it gives empty packets without end."""
+
+    __slots__ = ()
+
+    def read(self, slots: int, polled: bool) -> PacketBatch | None:
+        """The same; empty packets of a peer that has hung up are its end.
+
+        Raises:
+            HungUpError: At that end.
+            OSError: What the kernel reports.
+        """
+        batch = super().read(slots, polled)
+        if batch is None or batch.nbytes or not lib.aiorecv_hung_up(self.core.fd):
+            return batch
+        core = self.core
+        core.packets -= len(batch)
+        core.reads -= 1
+        core.polled_reads -= polled
+        core.full_reads -= batch.full
+        raise HungUpError

@@ -19,15 +19,33 @@ class SlabStruct:
     peers: Any
     segments: Any
     packets: int
+    controls: Any
+    control: Any
 
 class LayoutStruct:
     offsets: Any
     lengths: Any
     wire_lengths: Any
     truncated: Any
+    timestamps_ns: Any
+
+class DetailsStruct:
+    cut: int
+    timestamp_ns: int
+    drops: int
+    tos: int
+    ttl: int
+    interface: int
+    family: int
+    destination: Any
 
 class ReceiverStruct:
     fd: int
+    flags: int
+    portable: int
+    pending_error: int
+    keep_descriptors: int
+    recvmsg: Any
     recvmmsg: Any
     peers: PeersStruct
     packets: int
@@ -54,6 +72,8 @@ class Lib:
     AIORECV_SLOTS_SHIFT: int
     AIORECV_BYTES_SHIFT: int
     AIORECV_PEERS_FULL: int
+    AIORECV_SCM_RIGHTS: int
+    AIORECV_SCM_PIDFD: int
 
     def aiorecv_slab_new(self, slots: int, slot_size: int) -> SlabStruct: ...
     def aiorecv_slab_free(self, slab: SlabStruct) -> None: ...
@@ -62,6 +82,9 @@ class Lib:
     def aiorecv_receiver_init(self, receiver: ReceiverStruct, fd: int) -> None: ...
     def aiorecv_receive(self, receiver: ReceiverStruct, slab: SlabStruct, slots: int) -> int: ...
     def aiorecv_lay_out(self, slab: SlabStruct, read: int, layout: LayoutStruct) -> int: ...
+    def aiorecv_detail(self, slab: SlabStruct, message: int, details: DetailsStruct) -> None: ...
+    def aiorecv_drain_errors(self, fd: int) -> int: ...
+    def aiorecv_hung_up(self, fd: int) -> int: ...
     def aiorecv_can_fail(self, fd: int) -> int: ...
 
 class Ffi:

@@ -5,8 +5,10 @@
  */
 #pragma once
 #include <stdint.h>
+#include <sys/types.h>
 
 struct mmsghdr;
+struct msghdr;
 struct timespec;
 
 enum {
@@ -23,6 +25,9 @@ enum {
     AIORECV_TRAINS = 1 << 13,   /* some message is a GRO train: see segments and packets */
     AIORECV_SLOTS_SHIFT = 14,
     AIORECV_BYTES_SHIFT = 25,
+
+    AIORECV_SCM_RIGHTS = 1,
+    AIORECV_SCM_PIDFD = 4,
 
     AIORECV_PEERS_FULL = 10000 /* as -errno: nothing was read, the table has to be replaced */
 };
@@ -59,18 +64,36 @@ struct aiorecv_slab {
 
 /* Where the packets of a read lie: arrays of the caller's, one entry a packet. */
 struct aiorecv_layout {
-    uint32_t *offsets;      /* into slab->memory */
-    uint32_t *lengths;      /* bytes delivered */
-    uint32_t *wire_lengths; /* bytes the sender sent */
-    uint8_t *truncated;     /* 1: cut to fit; of a cut train the last packet is marked */
+    uint32_t *offsets;       /* into slab->memory */
+    uint32_t *lengths;       /* bytes delivered */
+    uint32_t *wire_lengths;  /* bytes the sender sent */
+    uint8_t *truncated;      /* 1: cut to fit; of a cut train the last packet is marked */
+    uint64_t *timestamps_ns; /* of the kernel; NULL: not wanted */
+};
+
+/* What the ancillary data of one message says; 0 or -1 where it says nothing. */
+struct aiorecv_details {
+    int32_t cut; /* not 0: MSG_CTRUNC, so what is missing is unknown */
+    uint64_t timestamp_ns;
+    uint32_t drops;
+    int32_t tos;
+    int32_t ttl;
+    uint32_t interface;
+    int32_t family;          /* of destination: AF_INET, AF_INET6 or 0 */
+    uint8_t destination[16]; /* as inet_ntop(3) takes it */
 };
 
 /* One receiver's descriptor and what it has counted. */
 struct aiorecv_receiver {
     int fd;
-    /* recvmmsg(2); a field so that a test can put a fault in its place */
+    int flags;            /* for each call, besides MSG_DONTWAIT and MSG_TRUNC */
+    int portable;         /* not 0: a recvmsg loop, since recvmmsg is missing or forbidden */
+    int pending_error;    /* met by that loop after some packets; reported by the next read */
+    int keep_descriptors; /* not 0: those passed by SCM_RIGHTS are the caller's to close */
+    /* recvmmsg(2) and recvmsg(2); fields so that a test can put faults in their place */
     int (*recvmmsg)(int fd, struct mmsghdr *messages, unsigned int count, int flags,
                     struct timespec *timeout);
+    ssize_t (*recvmsg)(int fd, struct msghdr *message, int flags);
     struct aiorecv_peers *peers;
     uint64_t packets;
     uint64_t bytes;
@@ -114,6 +137,16 @@ int64_t aiorecv_receive(struct aiorecv_receiver *receiver, struct aiorecv_slab *
  */
 uint32_t aiorecv_lay_out(const struct aiorecv_slab *slab, int64_t read,
                          const struct aiorecv_layout *layout);
+
+/* Decode the ancillary data of message `message` of the slab's last read. */
+void aiorecv_detail(const struct aiorecv_slab *slab, uint32_t message,
+                    struct aiorecv_details *details);
+
+/* Throw away what the error queue of `fd` holds, up to a bound; returns how many entries. */
+int aiorecv_drain_errors(int fd);
+
+/* Whether the other side of a connection-like socket has hung up. */
+int aiorecv_hung_up(int fd);
 
 /* Whether `fd` can report errors: it is connected, or asks for them by IP_RECVERR. */
 int aiorecv_can_fail(int fd);

@@ -19,9 +19,12 @@ ffi.cdef(contract(HERE / "aiorecv.h"))
 ffi.set_source(
     "aiorecv._native._core",
     '#include "aiorecv.h"',
-    sources=[str(HERE / name) for name in ("slab.c", "peers.c", "receive.c")],
+    sources=[
+        str(HERE / name)
+        for name in ("slab.c", "peers.c", "ancillary.c", "descriptor.c", "receive.c")
+    ],
     include_dirs=[str(HERE)],
-    depends=[str(HERE / name) for name in ("aiorecv.h", "peers.h")],
+    depends=[str(HERE / name) for name in ("aiorecv.h", "peers.h", "ancillary.h")],
     extra_compile_args=[
         "-std=c11",
         "-O2",

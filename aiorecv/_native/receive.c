@@ -1,5 +1,6 @@
 /* The receive path: one recvmmsg, decoded into the slab's flat arrays. */
 #define _GNU_SOURCE
+#include "ancillary.h"
 #include "peers.h"
 
 #include <errno.h>
@@ -21,17 +22,24 @@ struct findings {
     uint64_t odd;       /* not 0: some message has ancillary data or was cut */
 };
 
+#ifndef AIORECV_NO_RECVMMSG
 static int system_recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags,
                            struct timespec *timeout)
 {
     return recvmmsg(fd, messages, count, flags, timeout);
 }
+#endif
 
 void aiorecv_receiver_init(struct aiorecv_receiver *receiver, int fd)
 {
     memset(receiver, 0, sizeof(*receiver));
     receiver->fd = fd;
+    receiver->recvmsg = recvmsg;
+#ifdef AIORECV_NO_RECVMMSG
+    receiver->portable = 1;
+#else
     receiver->recvmmsg = system_recvmmsg;
+#endif
 }
 
 static uint32_t smaller(uint32_t a, uint32_t b)
@@ -75,28 +83,19 @@ static struct findings decode(struct aiorecv_peers *peers, struct aiorecv_slab *
     return found;
 }
 
-/*
- * The segment size that UDP_GRO reported for message i, or 0. Headers are copied out: the walk
- * trusts neither their alignment nor, where the kernel cut the data, their length.
- */
+/* The segment size that UDP_GRO reported for message i, or 0. */
 static uint32_t segment_size(const struct aiorecv_slab *slab, uint32_t i)
 {
-    const uint8_t *control = slab->control + (size_t)i * AIORECV_CONTROL_SIZE;
-    size_t left = smaller(slab->controls[i], AIORECV_CONTROL_SIZE);
-    struct cmsghdr header;
-    int32_t size;
+    struct controls walk = aiorecv_controls(slab, i);
+    struct control control;
 
-    while (left >= sizeof(header)) {
-        memcpy(&header, control, sizeof(header));
-        if (header.cmsg_len < sizeof(header) || header.cmsg_len > left)
-            return 0;
-        if (header.cmsg_level == IPPROTO_UDP && header.cmsg_type == UDP_GRO &&
-            header.cmsg_len >= CMSG_LEN(sizeof(size))) {
-            memcpy(&size, control + CMSG_LEN(0), sizeof(size));
+    while (aiorecv_next_control(&walk, &control)) {
+        if (control.level == IPPROTO_UDP && control.type == UDP_GRO) {
+            /* An int, though the size fits 16 bits. */
+            int32_t size = aiorecv_control_int(&control);
+
             return size > 0 ? (uint32_t)size : 0;
         }
-        left -= smaller((uint32_t)left, (uint32_t)CMSG_ALIGN(header.cmsg_len));
-        control += CMSG_ALIGN(header.cmsg_len);
     }
     return 0;
 }
@@ -126,6 +125,8 @@ static void decode_odd(struct aiorecv_receiver *receiver, struct aiorecv_slab *s
         }
         if (flags & MSG_CTRUNC)
             receiver->ancillary_truncated++;
+        if (!receiver->keep_descriptors)
+            aiorecv_close_passed(slab, i);
         /* A train of one segment is a plain datagram, an empty datagram never a train. */
         slab->segments[i] = segment < length ? segment : 0;
         receiver->trains += slab->segments[i] != 0;
@@ -133,15 +134,54 @@ static void decode_odd(struct aiorecv_receiver *receiver, struct aiorecv_slab *s
     }
 }
 
-static int64_t receive_messages(const struct aiorecv_receiver *receiver,
-                                struct aiorecv_slab *slab, uint32_t slots)
+/* What recvmmsg does, by recvmsg: an error after some packets is kept for the next call. */
+static int receive_one_by_one(struct aiorecv_receiver *receiver, struct mmsghdr *messages,
+                              uint32_t slots, int flags)
+{
+    uint32_t received = 0;
+
+    if (receiver->pending_error) {
+        errno = receiver->pending_error;
+        receiver->pending_error = 0;
+        return -1;
+    }
+    while (received < slots) {
+        ssize_t length = receiver->recvmsg(receiver->fd, &messages[received].msg_hdr, flags);
+
+        if (length >= 0) {
+            messages[received++].msg_len = (uint32_t)length;
+        } else if (errno != EINTR) {
+            if (received && errno != EAGAIN)
+                receiver->pending_error = errno;
+            break;
+        }
+    }
+    return received ? (int)received : -1;
+}
+
+static int receive_once(struct aiorecv_receiver *receiver, struct mmsghdr *messages,
+                        uint32_t slots)
+{
+    int flags = receiver->flags | MSG_DONTWAIT | MSG_TRUNC;
+
+    if (!receiver->portable) {
+        /* NULL timeout: Linux looks at it only after a packet came, so it can't be kept. */
+        int received = receiver->recvmmsg(receiver->fd, messages, slots, flags, NULL);
+
+        if (received >= 0 || (errno != ENOSYS && errno != EPERM))
+            return received;
+        receiver->portable = 1;
+    }
+    return receive_one_by_one(receiver, messages, slots, flags);
+}
+
+static int64_t receive_messages(struct aiorecv_receiver *receiver, struct aiorecv_slab *slab,
+                                uint32_t slots)
 {
     int received;
 
-    /* NULL timeout: Linux looks at a timeout only after a packet came, so it can't be kept. */
     do {
-        received =
-            receiver->recvmmsg(receiver->fd, slab->headers, slots, MSG_DONTWAIT | MSG_TRUNC, NULL);
+        received = receive_once(receiver, slab->headers, slots);
     } while (received < 0 && errno == EINTR);
     if (received < 0)
         return -(int64_t)errno;
@@ -201,7 +241,10 @@ static uint32_t lay_out_message(const struct aiorecv_slab *slab, uint32_t i, uin
     uint32_t left = slab->lengths[i];
     uint32_t step = segment ? segment : left;
     uint32_t offset = i * slab->slot_size;
+    struct aiorecv_details details = {0};
 
+    if (layout->timestamps_ns)
+        aiorecv_detail(slab, i, &details);
     do {
         uint32_t length = smaller(left, step);
 
@@ -210,6 +253,8 @@ static uint32_t lay_out_message(const struct aiorecv_slab *slab, uint32_t i, uin
         layout->lengths[packet] = length;
         layout->wire_lengths[packet] = length;
         layout->truncated[packet] = cut && !left;
+        if (layout->timestamps_ns)
+            layout->timestamps_ns[packet] = details.timestamp_ns;
         offset += length;
         packet++;
     } while (left);
@@ -233,19 +278,4 @@ uint32_t aiorecv_lay_out(const struct aiorecv_slab *slab, int64_t read,
         packet = lay_out_message(slab, i, read & AIORECV_TRAINS ? slab->segments[i] : 0, layout,
                                  packet);
     return packet;
-}
-
-int aiorecv_can_fail(int fd)
-{
-    struct sockaddr_storage name;
-    socklen_t size = sizeof(name);
-    int asked = 0;
-    socklen_t asked_size = sizeof(asked);
-
-    if (getpeername(fd, (struct sockaddr *)&name, &size) == 0)
-        return 1;
-    if (getsockopt(fd, IPPROTO_IP, IP_RECVERR, &asked, &asked_size) == 0 && asked)
-        return 1;
-    asked_size = sizeof(asked);
-    return getsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &asked, &asked_size) == 0 && asked;
 }

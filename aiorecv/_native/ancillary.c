@@ -1,0 +1,148 @@
+/* Ancillary data: what came with a message besides its bytes. */
+#define _GNU_SOURCE
+#include "ancillary.h"
+
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+/* asm-generic/socket.h; 64-bit systems send the first, 32-bit ones with 64-bit time the second. */
+enum { TIMESTAMPNS_OLD = 35, TIMESTAMPNS_NEW = 64, RXQ_OVFL = 40 };
+
+struct controls aiorecv_controls(const struct aiorecv_slab *slab, uint32_t i)
+{
+    uint32_t left = slab->controls[i];
+    struct controls walk = {slab->control + (size_t)i * AIORECV_CONTROL_SIZE,
+                            left < AIORECV_CONTROL_SIZE ? left : AIORECV_CONTROL_SIZE};
+
+    return walk;
+}
+
+/*
+ * Headers are copied out: the walk trusts neither their alignment nor, where the kernel cut the
+ * data, their length.
+ */
+bool aiorecv_next_control(struct controls *walk, struct control *control)
+{
+    struct cmsghdr header;
+    uint32_t whole;
+
+    if (walk->left < sizeof(header))
+        return false;
+    memcpy(&header, walk->next, sizeof(header));
+    if (header.cmsg_len < sizeof(header) || header.cmsg_len > walk->left)
+        return false;
+    control->level = header.cmsg_level;
+    control->type = header.cmsg_type;
+    control->data = walk->next + CMSG_LEN(0);
+    control->size = (uint32_t)(header.cmsg_len - CMSG_LEN(0));
+    whole = (uint32_t)CMSG_ALIGN(header.cmsg_len);
+    whole = whole < walk->left ? whole : walk->left;
+    walk->next += whole;
+    walk->left -= whole;
+    return true;
+}
+
+int32_t aiorecv_control_int(const struct control *control)
+{
+    int32_t value = 0;
+
+    if (control->size >= sizeof(value))
+        memcpy(&value, control->data, sizeof(value));
+    return value;
+}
+
+void aiorecv_close_passed(const struct aiorecv_slab *slab, uint32_t i)
+{
+    struct controls walk = aiorecv_controls(slab, i);
+    struct control control;
+
+    while (aiorecv_next_control(&walk, &control)) {
+        if (control.level != SOL_SOCKET ||
+            (control.type != AIORECV_SCM_RIGHTS && control.type != AIORECV_SCM_PIDFD))
+            continue;
+        for (; control.size >= sizeof(int32_t); control.size -= (uint32_t)sizeof(int32_t)) {
+            close(aiorecv_control_int(&control));
+            control.data += sizeof(int32_t);
+        }
+    }
+}
+
+static uint64_t nanoseconds(const struct control *control)
+{
+    int64_t time[2]; /* seconds and nanoseconds, whatever the size of time_t */
+    struct timespec old;
+
+    if (control->type == TIMESTAMPNS_NEW && control->size >= sizeof(time)) {
+        memcpy(time, control->data, sizeof(time));
+        return (uint64_t)time[0] * 1000000000u + (uint64_t)time[1];
+    }
+    if (control->type == TIMESTAMPNS_OLD && control->size >= sizeof(old)) {
+        memcpy(&old, control->data, sizeof(old));
+        return (uint64_t)old.tv_sec * 1000000000u + (uint64_t)old.tv_nsec;
+    }
+    return 0;
+}
+
+static void of_socket(const struct control *control, struct aiorecv_details *details)
+{
+    if (control->type == RXQ_OVFL)
+        details->drops = (uint32_t)aiorecv_control_int(control);
+    else if (control->type == TIMESTAMPNS_OLD || control->type == TIMESTAMPNS_NEW)
+        details->timestamp_ns = nanoseconds(control);
+}
+
+static void of_ipv4(const struct control *control, struct aiorecv_details *details)
+{
+    struct in_pktinfo info;
+
+    if (control->type == IP_TOS && control->size >= 1)
+        details->tos = control->data[0];
+    else if (control->type == IP_TTL && control->size >= sizeof(int32_t))
+        details->ttl = aiorecv_control_int(control);
+    else if (control->type == IP_PKTINFO && control->size >= sizeof(info) &&
+             details->family != AF_INET6) {
+        /* On an IPv6 socket its own form, with the address mapped, is the one that counts. */
+        memcpy(&info, control->data, sizeof(info));
+        details->family = AF_INET;
+        details->interface = (uint32_t)info.ipi_ifindex;
+        memcpy(details->destination, &info.ipi_addr, sizeof(info.ipi_addr));
+    }
+}
+
+static void of_ipv6(const struct control *control, struct aiorecv_details *details)
+{
+    struct in6_pktinfo info;
+
+    if (control->type == IPV6_TCLASS && control->size >= sizeof(int32_t))
+        details->tos = aiorecv_control_int(control);
+    else if (control->type == IPV6_HOPLIMIT && control->size >= sizeof(int32_t))
+        details->ttl = aiorecv_control_int(control);
+    else if (control->type == IPV6_PKTINFO && control->size >= sizeof(info)) {
+        memcpy(&info, control->data, sizeof(info));
+        details->family = AF_INET6;
+        details->interface = (uint32_t)info.ipi6_ifindex;
+        memcpy(details->destination, &info.ipi6_addr, sizeof(info.ipi6_addr));
+    }
+}
+
+void aiorecv_detail(const struct aiorecv_slab *slab, uint32_t message,
+                    struct aiorecv_details *details)
+{
+    struct controls walk = aiorecv_controls(slab, message);
+    struct control control;
+
+    memset(details, 0, sizeof(*details));
+    details->tos = details->ttl = -1;
+    details->cut = slab->headers[message].msg_hdr.msg_flags & MSG_CTRUNC;
+    while (aiorecv_next_control(&walk, &control)) {
+        if (control.level == SOL_SOCKET)
+            of_socket(&control, details);
+        else if (control.level == IPPROTO_IP)
+            of_ipv4(&control, details);
+        else if (control.level == IPPROTO_IPV6)
+            of_ipv6(&control, details);
+    }
+}

@@ -1,0 +1,117 @@
+"""UDP sockets: from addresses to a socket, bound and connected. Part of the openers' room."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from typing import Any, TypeAlias
+
+HostPort: TypeAlias = tuple[Any, ...]
+_SockAddr: TypeAlias = tuple[Any, ...]
+
+
+async def _resolve(name: str, addr: HostPort, family: int) -> list[tuple[int, _SockAddr]]:
+    """Families and socket addresses that ``addr`` stands for; only a name asks the resolver."""
+    host, port = addr[0] or None, addr[1]
+    if host == "<broadcast>":
+        host = "255.255.255.255"
+    flags = socket.AI_PASSIVE if name == "local_addr" else 0
+    if family == socket.AF_INET6:
+        flags |= socket.AI_V4MAPPED
+    hints: dict[str, Any] = {"family": family, "type": socket.SOCK_DGRAM}
+    try:
+        infos = socket.getaddrinfo(host, port, **hints, flags=flags | socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        loop = asyncio.get_running_loop()
+        try:
+            infos = await loop.getaddrinfo(host, port, **hints, flags=flags)
+        except socket.gaierror as error:
+            raise socket.gaierror(
+                error.errno, f"{name}={addr!r} does not resolve: {error.strerror}"
+            ) from None
+    # Flow label and scope of a longer address are the caller's own.
+    return [(info[0], (*info[4][: 4 - len(addr[2:])], *addr[2:])) for info in infos]
+
+
+async def make_udp_socket(
+    local_addr: HostPort | None,
+    remote_addr: HostPort | None,
+    family: int,
+    reuse_port: bool,
+    allow_broadcast: bool,
+) -> socket.socket:
+    """A socket bound and connected as asked: the first combination of addresses that works."""
+    locals_: list[tuple[int, _SockAddr | None]] = [(family, None)]
+    if local_addr is not None:
+        locals_ = list(await _resolve("local_addr", local_addr, family))
+    failure: OSError | None = None
+    for local_family, local in locals_:
+        remotes: list[tuple[int, _SockAddr | None]] = [(local_family, None)]
+        try:
+            if remote_addr is not None:
+                remotes = list(await _resolve("remote_addr", remote_addr, local_family))
+        except OSError as error:
+            failure = failure or error
+            continue
+        for remote_family, remote in remotes:
+            sock = socket.socket(remote_family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            try:
+                _set_up(sock, local, reuse_port, allow_broadcast)
+                _attach(sock, local, remote)
+            except OSError as error:
+                failure = failure or error
+                sock.close()
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                return sock
+    assert failure is not None  # every way out of the loop but success has set it
+    raise failure
+
+
+def _set_up(
+    sock: socket.socket,
+    local: _SockAddr | None,
+    reuse_port: bool,
+    allow_broadcast: bool,
+) -> None:
+    if sock.family == socket.AF_INET6 and local is not None and local[0] == "::":
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, False)
+    if reuse_port:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, True)
+    if allow_broadcast:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, True)
+
+
+def _attach(sock: socket.socket, local: _SockAddr | None, remote: _SockAddr | None) -> None:
+    if local is not None:
+        try:
+            sock.bind(local)
+        except OSError as error:
+            raise OSError(
+                error.errno, f"local_addr={local!r} can't be bound: {_remedy(error)}"
+            ) from None
+    if remote is not None:
+        try:
+            sock.connect(remote)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"remote_addr={remote!r} can't be connected to: {_remedy(error)}",
+            ) from None
+
+
+_REMEDIES = {
+    errno.EADDRINUSE: "give another port, or reuse_port=True to all who share it",
+    errno.EADDRNOTAVAIL: "give an address of this host, or '::' or '0.0.0.0' for all",
+    errno.EACCES: "ports below 1024 need privileges, a broadcast address allow_broadcast=True",
+}
+
+
+def _remedy(error: OSError) -> str:
+    said = os.strerror(error.errno or 0)
+    remedy = _REMEDIES.get(error.errno or 0)
+    return f"{said} ({remedy})" if remedy else said
