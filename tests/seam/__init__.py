@@ -71,27 +71,23 @@ class Call:
 
 @cache
 def _built() -> Any:
-    """The C module, compiled into a directory that goes with the process."""
-    directory = tempfile.TemporaryDirectory(prefix="aiorecv-seam-")
+    """The C module, compiled once; loaded, it needs its file no longer."""
     header = (_HERE / "seam.h").read_text().splitlines()
     ffi = FFI()
     ffi.cdef("\n".join(line for line in header if not line.startswith("#")))
-    ffi.cdef("extern void *const seam_function;")
     ffi.set_source(
         "aiorecv_seam",
-        '#include "seam.c"\n'
-        # A function pointer is as good as a void pointer wherever there is dlsym.
-        "static void *const seam_function = (void *)seam_recvmmsg;",
+        '#include "seam.h"',
+        sources=[str(_HERE / "seam.c")],
         include_dirs=[str(_HERE)],
-        extra_compile_args=["-std=gnu11", "-O1"],
     )
-    path = ffi.compile(tmpdir=directory.name)
-    spec = importlib.util.spec_from_file_location("aiorecv_seam", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.__dict__["directory"] = directory
+    with tempfile.TemporaryDirectory(prefix="aiorecv-seam-") as directory:
+        path = ffi.compile(tmpdir=directory)
+        spec = importlib.util.spec_from_file_location("aiorecv_seam", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
     return module
 
 
@@ -115,7 +111,8 @@ class Seam:
     def __enter__(self) -> Self:
         assert self._lib.seam_play(self._core.fd, self._script) == 0
         self._system = self._core.recvmmsg
-        address = int(self._ffi.cast("uintptr_t", self._lib.seam_function))
+        function = self._ffi.addressof(self._lib, "seam_recvmmsg")
+        address = int(self._ffi.cast("uintptr_t", function))
         self._core.recvmmsg = core_ffi.cast(_SIGNATURE, address)
         return self
 

@@ -69,7 +69,7 @@ int seam_recvmmsg(int fd, struct mmsghdr *messages, unsigned int vlen, int flags
     step = &script->steps[script->next_step++];
     if (step->result == SEAM_REAL)
         return recvmmsg(fd, messages, vlen, flags, timeout);
-    for (uint32_t i = 0; i < step->count && i < vlen; i++)
+    for (uint32_t i = 0; i < step->count && i < vlen && (int)i < step->result; i++)
         fill(&messages[i], &step->messages[i]);
     errno = step->error;
     return step->result;

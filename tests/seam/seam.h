@@ -5,6 +5,9 @@
 #pragma once
 #include <stdint.h>
 
+struct mmsghdr;
+struct timespec;
+
 enum {
     SEAM_DESCRIPTORS = 1024, /* scripts are kept by descriptor, below this */
     SEAM_REAL = -1000        /* as a step's result: ask the kernel */
@@ -24,7 +27,10 @@ struct seam_message {
     int flags;                /* msg_flags */
 };
 
-/* What one call does: fills headers, then returns `result`, or -1 with errno `error`. */
+/*
+ * What one call does: fills `result` headers as far as there are messages and room, and returns
+ * `result`; or -1 with errno `error`.
+ */
 struct seam_step {
     struct seam_message *messages;
     uint32_t count;
@@ -55,3 +61,7 @@ struct seam_script {
 
 /* Play `script` to whoever reads fd; NULL: to nobody. Returns 0, or -1 for too large an fd. */
 int seam_play(int fd, struct seam_script *script);
+
+/* What to put in the place of recvmmsg. */
+int seam_recvmmsg(int fd, struct mmsghdr *messages, unsigned int vlen, int flags,
+                  struct timespec *timeout);

@@ -1,0 +1,221 @@
+"""The window policies, against a second telling of the rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aiorecv
+from tests.helpers import send
+
+INITIALS = st.integers(1, 64)
+READS = st.lists(st.tuples(st.sampled_from(["full", "all but one", "one"]), st.booleans()))
+
+
+def expected_slots(
+    initial: int, maximum: int, shrink_after: int, history: Sequence[tuple[str, bool]]
+) -> int:
+    """The rule told over again from the whole history, without any state in between."""
+    slots = initial
+    short_in_a_row = 0
+    for filled, polled in history:
+        full = received_of(filled, slots) == slots
+        short_in_a_row = 0 if full else short_in_a_row + 1
+        if full and not polled:
+            slots = slots * 2 if slots * 2 < maximum else maximum
+        if short_in_a_row == shrink_after:
+            slots, short_in_a_row = initial, 0
+    return slots
+
+
+def received_of(filled: str, slots: int) -> int:
+    """How many messages a read brings that went like this; one that brings none is no read."""
+    return {"full": slots, "all but one": max(slots - 1, 1), "one": 1}[filled]
+
+
+@given(
+    initial=INITIALS,
+    more=st.integers(0, 300),
+    shrink_after=st.integers(1, 5),
+    reads=READS,
+)
+def test_adaptive_window_follows_the_rule_to_the_letter(initial, more, shrink_after, reads):
+    window = aiorecv.AdaptiveWindow(initial, initial + more, shrink_after)
+
+    for number, (filled, polled) in enumerate(reads):
+        window.record(received=received_of(filled, window.slots), polled=polled)
+
+        expected = expected_slots(initial, initial + more, shrink_after, reads[: number + 1])
+        assert window.slots == expected
+        assert initial <= window.slots <= window.maximum == initial + more
+
+
+def test_adaptive_window_starts_at_one_slot_and_ends_at_sixty_four():
+    window = aiorecv.AdaptiveWindow()
+    assert (window.initial, window.maximum, window.shrink_after) == (1, 64, 256)
+
+    seen = [window.slots]
+    for _ in range(8):
+        window.record(received=window.slots, polled=False)
+        seen.append(window.slots)
+
+    assert seen == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+
+
+def test_a_full_read_that_had_to_wait_does_not_grow_the_window():
+    window = aiorecv.AdaptiveWindow(initial=4)
+
+    for _ in range(10):
+        window.record(received=4, polled=True)
+
+    assert window.slots == 4
+
+
+@pytest.mark.parametrize("polled", [True, False])
+def test_only_short_reads_in_a_row_shrink_the_window(polled):
+    window = aiorecv.AdaptiveWindow(initial=2, maximum=8, shrink_after=256)
+    window.record(received=2, polled=False)
+    window.record(received=4, polled=False)
+
+    for _ in range(255):
+        window.record(received=7, polled=polled)
+    window.record(received=8, polled=polled)
+    for _ in range(255):
+        window.record(received=1, polled=polled)
+    assert window.slots == 8
+
+    window.record(received=7, polled=polled)
+    assert window.slots == 2
+
+
+def test_maximum_that_is_no_doubling_of_initial_is_reached_exactly():
+    window = aiorecv.AdaptiveWindow(initial=3, maximum=20)
+
+    for _ in range(4):
+        window.record(received=window.slots, polled=False)
+
+    assert window.slots == 20
+
+
+@given(slots=st.integers(1, 1024), reads=READS)
+def test_fixed_window_never_changes(slots, reads):
+    window = aiorecv.FixedWindow(slots)
+
+    for filled, polled in reads:
+        window.record(received=received_of(filled, slots), polled=polled)
+
+    assert window.slots == window.maximum == slots
+
+
+@pytest.mark.parametrize("name", ["initial", "maximum", "shrink_after"])
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        (0, ValueError),
+        (-1, ValueError),
+        (1.0, TypeError),
+        ("1", TypeError),
+        (None, TypeError),
+        (True, TypeError),
+    ],
+)
+def test_adaptive_window_refuses_what_is_no_count(name, value, error):
+    with pytest.raises(error, match=name):
+        aiorecv.AdaptiveWindow(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["initial", "maximum"])
+def test_adaptive_window_refuses_more_slots_than_the_kernel_takes(name):
+    assert aiorecv.AdaptiveWindow(initial=1024, maximum=1024).slots == 1024
+
+    with pytest.raises(ValueError, match=rf"{name}=1025.*1024"):
+        aiorecv.AdaptiveWindow(**{"maximum": 1024, name: 1025})
+
+
+def test_adaptive_window_refuses_a_maximum_below_initial():
+    with pytest.raises(ValueError, match=r"maximum=3 .*initial=4"):
+        aiorecv.AdaptiveWindow(initial=4, maximum=3)
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [(0, ValueError), (1025, ValueError), (2.0, TypeError), ("2", TypeError), (False, TypeError)],
+)
+def test_fixed_window_refuses_what_is_no_number_of_slots(value, error):
+    with pytest.raises(error, match="slots"):
+        aiorecv.FixedWindow(value)
+
+
+def test_fixed_window_can_not_be_changed():
+    window = aiorecv.FixedWindow(4)
+
+    with pytest.raises(AttributeError):
+        window.slots = 5
+
+
+class Alternating:
+    """A user's own policy: nothing of ours in it."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, bool]] = []
+
+    @property
+    def slots(self) -> int:
+        return 1 + 2 * (len(self.heard) % 2)
+
+    @property
+    def maximum(self) -> int:
+        return 3
+
+    def record(self, *, received: int, polled: bool) -> None:
+        self.heard.append((received, polled))
+
+
+def test_policies_are_known_by_their_three_names():
+    for policy in (aiorecv.AdaptiveWindow(), aiorecv.FixedWindow(1), Alternating()):
+        assert isinstance(policy, aiorecv.WindowPolicy)
+    assert not isinstance(object(), aiorecv.WindowPolicy)
+
+
+async def test_a_policy_of_the_users_own_is_asked_and_told():
+    policy = Alternating()
+    async with aiorecv.open_udp(("127.0.0.1", 0), window=policy, gro=False) as receiver:
+        assert receiver.window is policy
+        send(receiver, *[b"%d" % number for number in range(6)])
+
+        batches = []
+        while (batch := receiver.receive_nowait()) is not None:
+            batches.append((batch.slots, len(batch), batch.polled))
+
+        assert batches == [(1, 1, False), (3, 3, False), (1, 1, False), (3, 1, False)]
+        assert policy.heard == [(1, False), (3, False), (1, False), (1, False)]
+        statistics = receiver.statistics()
+        assert (statistics.window_peak, statistics.window_grows) == (3, 2)
+        assert (statistics.window_shrinks, statistics.window_slots) == (2, 1)
+
+
+async def test_slots_out_of_a_policys_own_bounds_are_refused_before_the_read():
+    class Wild(Alternating):
+        wild = 1
+
+        @property
+        def slots(self) -> int:
+            return self.wild
+
+    policy = Wild()
+    async with aiorecv.open_udp(("127.0.0.1", 0), window=policy) as receiver:
+        send(receiver, b"kept")
+
+        for wild in (0, 4, -1, 1025):
+            policy.wild = wild
+            with pytest.raises(ValueError, match=re.escape(f"{wild} slots")):
+                receiver.receive_nowait()
+
+        policy.wild = 3
+        batch = receiver.receive_nowait()
+        assert batch is not None
+        assert batch.payloads()[0] == b"kept"
