@@ -34,7 +34,9 @@ _NETLINK = struct.Struct("=4xII")
 def _decode(entry: PeerEntry) -> Address:
     """One sockaddr: ip(7), ipv6(7), unix(7), netlink(7); a socket without a name has none."""
     name = bytes(ffi.buffer(entry.name, entry.size))
-    (family,) = _FAMILY.unpack_from(name) if name else (socket.AF_UNSPEC,)
+    if len(name) < _FAMILY.size:
+        return None
+    (family,) = _FAMILY.unpack_from(name)
     if family == socket.AF_INET:
         port, host = _IPV4.unpack_from(name)
         return socket.inet_ntop(socket.AF_INET, host), port

@@ -105,7 +105,13 @@ class PacketBatch:
         layout = self._laid_out()
         start = layout.offsets[index]
         data = self._live().buffer[start : start + layout.lengths[index]]
-        return data, self.addresses()[index]
+        # One look-up, not one for each packet of the batch.
+        peers = self._live().core.peers
+        if self._read & ONE_PEER:
+            return data, self._senders.one(peers[0])
+        if self._read & TRAINS:
+            return data, self.addresses()[index]
+        return data, self._senders.one(peers[range(self._count)[index]])
 
     def payloads(self) -> Sequence[bytes]:
         """All payloads, copied at once: the fastest way to have them as ``bytes``."""

@@ -82,6 +82,9 @@ def open_udp(
         raise ValueError("give local_addr to bind to, remote_addr to connect to, or both")
     for name, addr in (("local_addr", local_addr), ("remote_addr", remote_addr)):
         _check_addr(name, addr)
+    for name, value in (("reuse_port", reuse_port), ("allow_broadcast", allow_broadcast)):
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} is True or False, not {value!r}")
     if family not in _FAMILIES:
         raise ValueError(f"family={family!r}: give socket.AF_INET, socket.AF_INET6 or 0 for both")
     _check_buffer_size(receive_buffer_size)
@@ -162,18 +165,23 @@ def make_receiver(
     """A receiver for ``sock`` on the running loop; if this raises, the socket is as it was."""
     kind = kind_of(sock)
     loop = asyncio.get_running_loop()
-    readiness = Readiness(loop, sock.fileno())
+    make_source = SeqpacketSource if kind.type == socket.SOCK_SEQPACKET else MessageSource
+    slot_size = options.slot_size or kind.slot_size
     window = claim_window(options)
     try:
+        source = make_source(sock, memory_of(loop), slot_size, options.metadata)
+        source.on_close = on_close
+        reader = Reader(loop, source, window, options)
+        # Last, since these touch what the caller has: the socket, and its place on the loop.
         changed = SocketOptions(sock, kind, options, ours=ours)
+        try:
+            readiness = Readiness(loop, sock.fileno())
+        except BaseException:
+            changed.restore()
+            raise
     except BaseException:
         unclaim_window(window)
         raise
-    make_source = SeqpacketSource if kind.type == socket.SOCK_SEQPACKET else MessageSource
-    slot_size = options.slot_size or kind.slot_size
-    source = make_source(sock, memory_of(loop), slot_size, options.metadata)
-    source.on_close = on_close
-    reader = Reader(loop, source, window, options)
     delivery = Delivery(loop, reader, readiness, options.turn_limit)
     return Receiver(loop, reader, delivery, changed)
 
@@ -186,6 +194,8 @@ def _check_addr(name: str, addr: object) -> None:
     host, port = addr[:2]
     if not (host is None or isinstance(host, str)) or not isinstance(port, int):
         raise TypeError(f"{name} is (host: str, port: int), not {addr!r}")
+    if not all(isinstance(number, int) for number in addr[2:]):
+        raise TypeError(f"{name} is (host, port, flowinfo: int, scope_id: int), not {addr!r}")
     if not 0 <= port <= 65_535:
         raise ValueError(f"{name}={addr!r}: a port is from 0 to 65535")
 

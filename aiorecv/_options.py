@@ -105,10 +105,10 @@ def window_slots(window: WindowPolicy) -> int:
     slots, maximum = window.slots, window.maximum
     for value in (slots, maximum):
         if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"{window!r}: slots and maximum are ints, not {value!r}")
+            raise TypeError(f"window={window!r}: slots and maximum are ints, not {value!r}")
     if not 1 <= slots <= maximum <= MAX_SLOTS:
         raise ValueError(
-            f"{window!r} asks for {slots} slots of at most {maximum}: "
+            f"window={window!r} asks for {slots} slots of at most {maximum}: "
             f"it has to keep 1 <= slots <= maximum <= {MAX_SLOTS}"
         )
     return slots

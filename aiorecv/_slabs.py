@@ -119,9 +119,13 @@ class SlabPool:
         self.exported.pop(id(reference))[1].give()
 
     def age(self) -> bool:
-        """Free the slabs that have not been lent since the call before; are any left?"""
+        """Free the slabs that have not been lent since the call before.
+
+        Returns whether to call again: free slabs are left, and ``warmed`` was not called for them.
+        """
         self.now += 1
-        left = False
+        # First, so that a slab that a view in another thread gives back meanwhile is not missed.
+        self.warm = left = False
         for stacks in self._kinds.values():
             for stack in {id(stack): stack for stack in stacks}.values():
                 # The stack's bottom is what has been unused for longest.
@@ -130,8 +134,10 @@ class SlabPool:
                     stale += 1
                 del stack[:stale]
                 left = left or bool(stack)
-        self.warm = left
-        return left
+        if left and not self.warm:
+            self.warm = True
+            return True
+        return False
 
     def held_by(self, holder: object) -> int:
         """Bytes of packet memory in the slabs that are lent to this holder's batches."""

@@ -23,6 +23,8 @@ async def _resolve(name: str, addr: HostPort, family: int) -> list[tuple[int, _S
     hints: dict[str, Any] = {"family": family, "type": socket.SOCK_DGRAM}
     try:
         infos = socket.getaddrinfo(host, port, **hints, flags=flags | socket.AI_NUMERICHOST)
+    except UnicodeError as error:  # IDNA: a label is empty or too long
+        raise ValueError(f"{name}={addr!r}: {error}") from None
     except socket.gaierror:
         loop = asyncio.get_running_loop()
         try:
@@ -31,6 +33,8 @@ async def _resolve(name: str, addr: HostPort, family: int) -> list[tuple[int, _S
             raise socket.gaierror(
                 error.errno, f"{name}={addr!r} does not resolve: {error.strerror}"
             ) from None
+    if len(addr) == 4 and any(info[0] != socket.AF_INET6 for info in infos):
+        raise ValueError(f"{name}={addr!r}: only an IPv6 address has flowinfo and scope_id")
     # Flow label and scope of a longer address are the caller's own.
     return [(info[0], (*info[4][: 4 - len(addr[2:])], *addr[2:])) for info in infos]
 

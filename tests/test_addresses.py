@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import aiorecv
 from aiorecv._addresses import AddressTable
 from aiorecv._native._core import lib
-from aiorecv._options import UDP_GRO, gro_forbidden
+from aiorecv._options import gro_forbidden
+from aiorecv._sockets import UDP_GRO
 from aiorecv._sources import MessageSource
 from tests.helpers import LoopMemory, little_memory, open_source, sockaddr
 from tests.seam import Message, Seam, Step

@@ -47,12 +47,11 @@ MAKERS: list[Callable[[], socket.socket]] = [
     lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM),
     lambda: socket.socket(socket.AF_INET6, socket.SOCK_STREAM),
     lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM),
-    lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
 ]
 
 
 @pytest.mark.parametrize("make", MAKERS)
-async def test_socket_that_is_not_udp_is_refused_and_left_alone(nothing_leaks, make):
+async def test_stream_is_refused_and_left_alone(nothing_leaks, make):
     with make() as sock:
         before = state(sock)
 

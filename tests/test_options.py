@@ -113,6 +113,7 @@ def test_signature_shows_every_option_with_its_default(opener, own):
     parameters = inspect.signature(opener).parameters
     receive = {
         "gro": None,
+        "metadata": aiorecv.Metadata.NONE,
         "window": None,
         "slot_size": None,
         "turn_limit": 0.001,

@@ -56,7 +56,7 @@ struct aiorecv_slab {
     uint32_t *peers;       /* the number of the sender, a message */
     uint32_t *segments;    /* bytes a segment, 0 for a plain datagram; written with AIORECV_TRAINS */
     uint32_t packets;      /* after the split; written with AIORECV_TRAINS */
-    uint32_t *controls;    /* bytes of ancillary data, a message */
+    uint32_t *controls;    /* bytes of ancillary data, a message; at most a slot's */
     uint8_t *control;      /* AIORECV_CONTROL_SIZE bytes a slot */
     struct aiorecv_peer *names;
     struct mmsghdr *headers;

@@ -13,9 +13,7 @@ enum { TIMESTAMPNS_OLD = 35, TIMESTAMPNS_NEW = 64, RXQ_OVFL = 40 };
 
 struct controls aiorecv_controls(const struct aiorecv_slab *slab, uint32_t i)
 {
-    uint32_t left = slab->controls[i];
-    struct controls walk = {slab->control + (size_t)i * AIORECV_CONTROL_SIZE,
-                            left < AIORECV_CONTROL_SIZE ? left : AIORECV_CONTROL_SIZE};
+    struct controls walk = {slab->control + (size_t)i * AIORECV_CONTROL_SIZE, slab->controls[i]};
 
     return walk;
 }

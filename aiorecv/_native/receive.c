@@ -71,7 +71,9 @@ static struct findings decode(struct aiorecv_peers *peers, struct aiorecv_slab *
         }
         slab->lengths[i] = length;
         slab->peers[i] = peer;
-        slab->controls[i] = (uint32_t)message->msg_controllen;
+        slab->controls[i] = message->msg_controllen < AIORECV_CONTROL_SIZE
+                                ? (uint32_t)message->msg_controllen
+                                : AIORECV_CONTROL_SIZE;
         found.bytes += length;
         found.unequal |= length ^ slab->lengths[0];
         found.strangers |= peer ^ slab->peers[0];
