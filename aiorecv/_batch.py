@@ -227,6 +227,22 @@ class PacketBatch:
             raise _released()
         return slab
 
+    def _empty_at_end(self) -> int:
+        """How many packets at the end have neither bytes nor ancillary data."""
+        core = self._live().core
+        left = self._received
+        while left and not core.lengths[left - 1] and not core.controls[left - 1]:
+            left -= 1
+        return self._received - left
+
+    def _drop_last(self, empty: int) -> None:
+        """Leave out so many empty packets at the end; some are left."""
+        self._received -= empty
+        self._count -= empty
+        self._read -= empty
+        if self._received == 1:
+            self._read |= ONE_PEER
+
     def _laid_out(self) -> Layout:
         slab = self._live()
         if self._layout is None:

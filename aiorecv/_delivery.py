@@ -125,6 +125,8 @@ class Delivery:
         waiter = self._waiter = self._loop.create_future()
         try:
             self._readiness.wait(self._on_readable)
+            if self._reader.source.owes_error():
+                self._loop.call_soon(self._on_readable)
             await waiter
         finally:
             # A reader that came after this one was cancelled has put its own waiter there.

@@ -63,11 +63,12 @@ def _change(
         request += _sockaddr(sender)
         name = one_source
     try:
-        # By itself a socket gets what any socket of the host has joined, on its port.
-        if address.version == 4:
-            sock.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, False)
-        else:
+        # By itself a socket gets what any socket of the host has joined, on its port; one of
+        # both families, of both.
+        if sock.family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, False)
+        if sock.family != socket.AF_INET6 or sock.type != socket.SOCK_RAW:
+            sock.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, False)
         sock.setsockopt(level, name, request)
     except OSError as error:
         raise OSError(error.errno, _why(error, address, group, interface)) from None

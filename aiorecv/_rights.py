@@ -63,12 +63,13 @@ class RightsBatch(_Owning):
 
 
 class CopiedRights(_Owning, CopiedBatch):
-    """A copy of such a batch: the descriptors have moved to it."""
+    """A copy of such a batch: the descriptors that it still owned have moved to the copy."""
 
     __slots__ = ("_passed",)
 
-    def __init__(self, batch: PacketBatch, start: int) -> None:
+    def __init__(self, batch: _Owning, start: int) -> None:
         self._passed = {}
+        # Those of a packet that somebody has taken are in its ancillary data, but not the batch's.
+        owned = {packet - start: passed for packet, passed in batch._passed.items()}
         super().__init__(batch, start)
-        owned = ((i, descriptors(about.raw or ())) for i, about in enumerate(self._told))
-        self._passed = {packet: passed for packet, passed in owned if passed}
+        self._passed = {packet: passed for packet, passed in owned.items() if packet >= 0}

@@ -112,6 +112,10 @@ class MessageSource:
         """Throw away the error queue, which would keep the descriptor readable for ever."""
         return 0 if self.sock.fileno() == -1 else lib.aiorecv_drain_errors(self.core.fd)
 
+    def owes_error(self) -> bool:
+        """Whether a ``recvmsg`` loop met an error behind packets: no readiness tells of it."""
+        return bool(self.core.pending_error)
+
     def sample(self) -> int:
         """Ask the socket what it alone can tell, and return the kernel's drops so far."""
         if self.sock.fileno() != -1:
@@ -158,11 +162,15 @@ class SeqpacketSource(MessageSource):
             OSError: What the kernel reports.
         """
         batch = super().read(slots, polled)
-        if batch is None or batch.nbytes or not lib.aiorecv_hung_up(self.core.fd):
+        empty = 0 if batch is None else batch._empty_at_end()
+        if batch is None or not empty or not lib.aiorecv_hung_up(self.core.fd):
             return batch
         core = self.core
-        core.packets -= len(batch)
+        core.packets -= empty
+        core.full_reads -= batch.full
+        if empty < len(batch):
+            batch._drop_last(empty)
+            return batch
         core.reads -= 1
         core.polled_reads -= polled
-        core.full_reads -= batch.full
         raise HungUpError

@@ -145,7 +145,7 @@ void aiorecv_detail(const struct aiorecv_slab *slab, uint32_t message,
 /* Throw away what the error queue of `fd` holds, up to a bound; returns how many entries. */
 int aiorecv_drain_errors(int fd);
 
-/* Whether the other side of a connection-like socket has hung up. */
+/* Whether the other side of a connection-like socket has hung up, and no byte is left to read. */
 int aiorecv_hung_up(int fd);
 
 /* Whether `fd` can report errors: it is connected, or asks for them by IP_RECVERR. */

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 /* An integer option; 0 where the socket does not have it. */
@@ -52,8 +53,11 @@ int aiorecv_drain_errors(int fd)
     struct msghdr message;
     int drained = 0;
 
-    /* A sandbox may forbid recvmsg: not called where there can be nothing to take. */
-    if (is_ip(fd) && !queues_errors(fd))
+    /*
+     * Not called where there can be nothing to take: a sandbox may forbid recvmsg, and AF_UNIX and
+     * netlink sockets know no error queue, ignore the flag and would give up a packet.
+     */
+    if (!queues_errors(fd) && option(fd, SOL_SOCKET, SO_DOMAIN) != AF_PACKET)
         return 0;
     for (; drained < MOST; drained++) {
         memset(&message, 0, sizeof(message));
@@ -68,6 +72,10 @@ int aiorecv_drain_errors(int fd)
 int aiorecv_hung_up(int fd)
 {
     struct pollfd watched = {.fd = fd, .events = POLLRDHUP};
+    int queued = 0;
 
-    return poll(&watched, 1, 0) == 1 && watched.revents & (POLLRDHUP | POLLHUP);
+    if (poll(&watched, 1, 0) != 1 || !(watched.revents & (POLLRDHUP | POLLHUP)))
+        return 0;
+    /* All that is queued, in bytes: unix(7). */
+    return ioctl(fd, FIONREAD, &queued) == 0 && queued == 0;
 }

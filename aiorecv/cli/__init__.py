@@ -3,34 +3,95 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 
 import aiorecv
 from aiorecv.bench.flood import parse_seconds, parse_size
+from aiorecv.cli.loops import add_loop_argument
+from aiorecv.cli.target import FORMS, parse_target
+
+_RICH = "needs rich: pip install 'aiorecv[cli]'"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` (the process's own if None); returns the exit status."""
-    parser = _make_parser()
+    parser = make_parser()
     arguments = parser.parse_args(argv)
     if "run" not in arguments:
         parser.print_help(sys.stderr)
         return 2
     try:
         status: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
-        return 130  # 128 + SIGINT, as a shell has it
+        status = 130  # 128 + SIGINT, as a shell has it
+    except BrokenPipeError:
+        status = 0  # whoever read it has enough, such as head
+    except OSError as error:
+        print(f"aiorecv {arguments.command}: {error.strerror or error}", file=sys.stderr)
+        status = 1
+    with suppress(OSError):
+        # What stdout still holds can't be written; Python would try again at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 
 
-def _make_parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
     parser = argparse.ArgumentParser(
         prog="aiorecv", description="Receive packets on asyncio in batches."
     )
     parser.add_argument("--version", action="version", version=f"aiorecv {aiorecv.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    _add_listen(commands)
+    _add_info(commands)
+    _add_demo(commands)
+    return parser
+
+
+_Commands = argparse._SubParsersAction  # argparse has no public name for it
+
+
+def _add_listen(commands: _Commands[argparse.ArgumentParser]) -> None:
+    listen = commands.add_parser(
+        "listen",
+        help="receive packets from a socket, and print them",
+        description="Receive packets until Ctrl-C, and print a line for each: when it came, from "
+        "whom, how many bytes, and the first of them.",
+    )
+    listen.add_argument("target", type=parse_target, metavar="TARGET", help=FORMS)
+    shown = listen.add_mutually_exclusive_group()
+    for name, words in (
+        ("stats", "follow packets, drops and CPU by the second, and print no packet"),
+        ("hex", "print packets whole, in hexadecimal"),
+        ("text", "print payloads as text, and nothing else"),
+        ("json", "print a line of JSON for each packet"),
+    ):
+        shown.add_argument(f"--{name}", dest="show", action="store_const", const=name, help=words)
+    listen.add_argument(
+        "--count", type=_parse_count, metavar="N", help="stop after N packets (default: don't)"
+    )
+    add_loop_argument(listen)
+    listen.set_defaults(run=_listen, show="line")
+
+
+def _add_info(commands: _Commands[argparse.ArgumentParser]) -> None:
+    info = commands.add_parser(
+        "info",
+        help="tell what this system allows, and what to do about the rest",
+        description="Tell what this kernel and this installation allow, found out by trying, and "
+        "what to do about the rest.",
+    )
+    info.add_argument("--json", action="store_true", help="as one JSON object")
+    info.set_defaults(run=_info)
+
+
+def _add_demo(commands: _Commands[argparse.ArgumentParser]) -> None:
     demo = commands.add_parser(
         "demo",
         help="flood loopback, and compare who receives how much of it",
@@ -43,28 +104,34 @@ def _make_parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--size", type=parse_size, default=64, help="bytes of each datagram (default: 64)"
     )
-    demo.add_argument(
-        "--loop",
-        type=_parse_loop,
-        default="uvloop" if find_spec("uvloop") else "asyncio",
-        metavar="{uvloop,asyncio}",
-        help="what aiorecv runs on (default: uvloop if it is installed)",
-    )
+    add_loop_argument(demo)
     demo.set_defaults(run=_demo)
-    return parser
 
 
-def _parse_loop(text: str) -> str:
-    if text not in ("uvloop", "asyncio"):
-        raise argparse.ArgumentTypeError(f"{text!r}: give uvloop or asyncio")
-    if text == "uvloop" and not find_spec("uvloop"):
-        raise argparse.ArgumentTypeError("not installed: pip install 'aiorecv[uvloop]'")
-    return text
+def _parse_count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number of packets, 1 or more")
+    return int(text)
+
+
+def _listen(arguments: argparse.Namespace) -> int:
+    if arguments.show == "stats" and sys.stdout.isatty() and not find_spec("rich"):
+        print(f"aiorecv listen --stats on a terminal {_RICH}", file=sys.stderr)
+        return 2
+    from aiorecv.cli.listen import run
+
+    return run(arguments.target, arguments.show, arguments.count, arguments.loop)
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    from aiorecv.cli.info import run
+
+    return run(arguments.json)
 
 
 def _demo(arguments: argparse.Namespace) -> int:
     if not find_spec("rich"):
-        print("aiorecv demo needs rich: pip install 'aiorecv[cli]'", file=sys.stderr)
+        print(f"aiorecv demo {_RICH}", file=sys.stderr)
         return 2
     from aiorecv.cli.demo import run
 

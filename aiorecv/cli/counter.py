@@ -23,6 +23,7 @@ from contextlib import suppress
 import attrs
 
 import aiorecv
+from aiorecv.cli.loops import loop_factory
 from aiorecv.cli.report import Report
 
 HOST = "127.0.0.1"
@@ -45,25 +46,18 @@ class Counter:
 
     def report(self, sock: socket.socket, receiver: aiorecv.Receiver | None) -> Report:
         """What was counted on ``sock`` until now."""
-        report = Report(
-            elapsed=time.monotonic() - self._started,
-            cpu=time.process_time() - self._cpu,
+        elapsed = time.monotonic() - self._started
+        cpu = time.process_time() - self._cpu
+        if receiver is not None:
+            report = Report.of(receiver.statistics(), elapsed=elapsed, cpu=cpu)
+            return attrs.evolve(report, packets=self.packets, bytes=self.bytes)
+        return Report(
+            elapsed=elapsed,
+            cpu=cpu,
             packets=self.packets,
             bytes=self.bytes,
             drops=_drops(sock),
             receive_buffer_size=sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
-        )
-        if receiver is None:
-            return report
-        seen = receiver.statistics()
-        return attrs.evolve(
-            report,
-            drops=seen.kernel_drops,
-            batches=seen.batches,
-            polled_reads=seen.polled_reads,
-            immediate_reads=seen.immediate_reads,
-            window_slots=seen.window_slots,
-            window_peak=seen.window_peak,
         )
 
 
@@ -126,14 +120,9 @@ def main(what: str, loop: str) -> None:
     """Run one receiver (``aiorecv``, or ``own`` for the loop's) on ``asyncio`` or ``uvloop``."""
     logging.getLogger("aiorecv").setLevel(logging.ERROR)  # the demo itself shows what is dropped
     receive = receive_with_aiorecv if what == "aiorecv" else receive_with_the_loop
-    factory = None
-    if loop == "uvloop":
-        import uvloop
-
-        factory = uvloop.new_event_loop
     with (
         suppress(BrokenPipeError),  # whoever asked is gone
-        asyncio.Runner(loop_factory=factory) as runner,
+        asyncio.Runner(loop_factory=loop_factory(loop)) as runner,
     ):
         runner.run(receive())
 

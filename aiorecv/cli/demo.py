@@ -15,8 +15,9 @@ import attrs
 from rich.console import Console
 
 from aiorecv.cli.counter import HOST
+from aiorecv.cli.plain import PlainView
 from aiorecv.cli.report import Report, Result
-from aiorecv.cli.view import LiveView, PlainView, choose_view, make_table
+from aiorecv.cli.view import LiveView, choose_view, make_table
 
 _FLOOD = (sys.executable, "-m", "aiorecv.bench.flood")
 _COUNTER = (sys.executable, "-m", "aiorecv.cli.counter")
@@ -94,7 +95,8 @@ def _flood(contestant: Contestant, seconds: float, size: int, view: LiveView | P
         with _child(*_FLOOD, *options) as flood:
             for line in counter.output:
                 report = Report.from_json(line)
-                view.update(report)
+                if report.packets:  # the flood has begun
+                    view.update(report)
                 if flood.process.poll() is not None:
                     counter.input.close()  # it goes on until its queue is empty, then ends
             if counter.process.wait() != 0:

@@ -1,10 +1,12 @@
-"""Reports: what a receiver of the demo tells about itself, and what comes of it in the end."""
+"""Reports: what a receiver tells about itself, and what comes of a flood in the end."""
 
 from __future__ import annotations
 
 import json
 
 import attrs
+
+import aiorecv
 
 
 @attrs.frozen(kw_only=True)
@@ -31,6 +33,23 @@ class Report:
     immediate_reads: int = 0
     window_slots: int = 0
     window_peak: int = 0
+
+    @classmethod
+    def of(cls, seen: aiorecv.ReceiverStatistics, *, elapsed: float, cpu: float) -> Report:
+        """What a receiver of aiorecv has seen."""
+        return cls(
+            elapsed=elapsed,
+            cpu=cpu,
+            packets=seen.packets,
+            bytes=seen.bytes,
+            drops=seen.kernel_drops,
+            receive_buffer_size=seen.receive_buffer_size,
+            batches=seen.batches,
+            polled_reads=seen.polled_reads,
+            immediate_reads=seen.immediate_reads,
+            window_slots=seen.window_slots,
+            window_peak=seen.window_peak,
+        )
 
     def to_json(self) -> str:
         """One line of JSON."""
