@@ -38,7 +38,9 @@ class Drain:
     def __init__(self, packets: int) -> None:
         self.packets = packets
         """Packets of each fill."""
-        self._done: asyncio.Future[None] | None = None
+        self.checking = False
+        """Whether this fill is there to be checked, not timed."""
+        self._done: asyncio.Future[None]
         self._ended = 0.0
         self._left = packets
         self._nbytes: int | None = 0
@@ -65,8 +67,7 @@ class Drain:
         self._ended = ended
         self._left = left
         self._nbytes = nbytes
-        if self._done is not None and not self._done.done():
-            self._done.set_result(None)
+        self._done.set_result(None)
 
 
 class CDrain(Drain):
@@ -74,18 +75,18 @@ class CDrain(Drain):
 
     def __init__(self, sock: socket.socket, packets: int) -> None:
         super().__init__(packets)
-        self._sock = sock
+        self._fd = sock.fileno()
         self._missing = packets
-        self._sink = lib.sink_new(sock.fileno(), _SLOTS)
+        self._sink = lib.sink_new(self._fd, _SLOTS)
         if self._sink == ffi.NULL:
             raise OSError(ffi.errno, os.strerror(ffi.errno))
 
     async def __aenter__(self) -> Self:
-        asyncio.get_running_loop().add_reader(self._sock, self._readable)
+        asyncio.get_running_loop().add_reader(self._fd, self._readable)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        asyncio.get_running_loop().remove_reader(self._sock)
+        asyncio.get_running_loop().remove_reader(self._fd)
         lib.sink_free(self._sink)
 
     def _readable(self) -> None:
@@ -131,14 +132,22 @@ async def sum_payloads(receiver: aiorecv.Receiver, drain: Drain) -> None:
 
 
 async def take_pairs(receiver: aiorecv.Receiver, drain: Drain) -> None:
-    """Take every packet as a pair and do nothing with it; the receiver's own sums are checked."""
+    """Take every packet as a pair; add up the payloads' bytes only in fills that are not timed.
+
+    Adding up is the user's cost: 45 ns a packet on CPython 3.11, three times the C reference's
+    whole work on a train.
+    """
     left = drain.packets
     nbytes = 0
     async for batch in receiver:
-        for data, addr in batch:  # noqa: B007 - what users write
-            pass
+        if drain.checking:
+            for data, addr in batch:  # noqa: B007 - what users write
+                nbytes += len(data)
+        else:
+            for data, addr in batch:  # noqa: B007 - what users write
+                pass
+            nbytes += batch.nbytes
         left -= len(batch)
-        nbytes += batch.nbytes
         if left <= 0:
             drain.finish(perf_counter(), left, nbytes)
             left = drain.packets
@@ -146,7 +155,7 @@ async def take_pairs(receiver: aiorecv.Receiver, drain: Drain) -> None:
 
 
 class ReceiverDrain(Drain):
-    """A task that iterates over a receiver; an async context manager."""
+    """A task that iterates over a receiver; an async context manager, which closes it."""
 
     def __init__(self, receiver: aiorecv.Receiver, packets: int, user: User) -> None:
         super().__init__(packets)
@@ -158,9 +167,8 @@ class ReceiverDrain(Drain):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        self._receiver.close()
+        await self._task
 
 
 def make_alike(reference: socket.socket, receiver: aiorecv.Receiver) -> int:
