@@ -73,7 +73,10 @@ class AddressTable:
 
     def one(self, number: int) -> Address:
         """The address of one peer."""
-        return self._all()[number]
+        try:
+            return self._known[number]
+        except IndexError:
+            return self._all()[number]
 
     def many(self, numbers: Sequence[int]) -> Sequence[Address]:
         """The addresses of two or more peers, in the order of ``numbers``."""

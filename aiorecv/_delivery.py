@@ -91,11 +91,14 @@ class Delivery:
     def ready(self) -> PacketBatch | None:
         """A batch if it can be had without suspending; else None, and ``later()`` has it."""
         self._check()
-        batch = self._take()
-        if batch is not None or self.closed:
-            return batch
+        if self._kept is not None or self.split is not None or self._failure is not None:
+            batch = self._take()
+            if batch is not None:
+                return batch
+        if self.closed:
+            return None
         now = monotonic()
-        if not (self._readiness.reported or self._reader.is_due(now)):
+        if now < self._reader.try_at and not self._readiness.reported:
             return None
         batch = self._read(now, polled=False)
         if batch is not None and now >= self._turn_end:

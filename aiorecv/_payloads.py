@@ -7,11 +7,12 @@ holds the lease. Many packets are cut out by one call wherever their sizes allow
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain
-from operator import getitem, itemgetter
+from operator import getitem
 from struct import Struct
+from typing import Any
 
 import attrs
 
@@ -25,55 +26,58 @@ TRAINS = lib.AIORECV_TRAINS
 SLOTS_SHIFT = lib.AIORECV_SLOTS_SHIFT
 BYTES_SHIFT = lib.AIORECV_BYTES_SHIFT
 
-# For fewer packets slicing is as fast as an unpacker, and none has to be built and kept.
-_UNPACK_FROM = 4
-
-
-class _Slices(dict[int, slice]):
-    """``slice(0, length)`` by length; long ones are rare and not kept."""
-
-    def __missing__(self, length: int) -> slice:
-        made = slice(0, length)
-        if length <= 2048:
-            self[length] = made
-        return made
-
-
-_SLICES = _Slices()
+# For fewer packets slicing is as fast as a cutter, and none has to be built and kept.
+_CUT_FROM = 4
+_MOST_CUTTERS = 256
 
 
 @lru_cache(maxsize=256)
-def _equal_unpacker(count: int, length: int, slot_size: int) -> Struct:
-    return Struct(f"{length}s{slot_size - length}x" * (count - 1) + f"{length}s")
-
-
-@lru_cache(maxsize=256)
-def _train_unpacker(segment: int, length: int) -> Struct:
+def _train_cutter(segment: int, length: int) -> Callable[..., tuple[bytes, ...]]:
     whole, rest = divmod(length, segment)
-    return Struct(f"{segment}s" * whole + (f"{rest}s" if rest else ""))
+    return Struct(f"{segment}s" * whole + (f"{rest}s" if rest else "")).unpack_from
 
 
 def payloads(slab: Slab, read: int) -> Sequence[bytes]:
     """All packets' bytes, in order."""
+    cut = slab.cutters.get(read)
+    if cut is not None:
+        return cut(slab.buffer)
     received = read & RECEIVED_MASK
     if read & TRAINS:
-        return list(chain.from_iterable(segments(slab, i) for i in range(received)))
+        return list(chain.from_iterable(trains(slab, received)))
     if received == 1:
         return (slab.buffer[: read >> BYTES_SHIFT],)
-    if read & EQUAL and received >= _UNPACK_FROM:
-        length = (read >> BYTES_SHIFT) // received
-        return _equal_unpacker(received, length, slab.slot_size).unpack_from(slab.buffer)
-    slices = itemgetter(*ffi.unpack(slab.core.lengths, received))(_SLICES)
-    return list(map(getitem, slab.buffers(), slices))
+    if read & EQUAL and received >= _CUT_FROM:
+        return _make_cutter(slab, read)(slab.buffer)
+    return list(map(getitem, slab.buffers(), map(slice, slab.lengths[:received].tolist())))
 
 
-def segments(slab: Slab, message: int) -> Sequence[bytes]:
-    """The bytes of one message's packets, in a read that had trains."""
-    start = message * slab.slot_size
-    length, segment = slab.core.lengths[message], slab.core.segments[message]
-    if segment:
-        return _train_unpacker(segment, length).unpack_from(slab.buffer, start)
-    return (slab.buffer[start : start + length],)
+def _make_cutter(slab: Slab, read: int) -> Callable[[Any], tuple[bytes, ...]]:
+    """Cut all packets of a read at once: their number and their length are the read's."""
+    received = read & RECEIVED_MASK
+    length = (read >> BYTES_SHIFT) // received
+    between = f"{length}s{slab.slot_size - length}x"
+    if len(slab.cutters) >= _MOST_CUTTERS:
+        slab.cutters.clear()
+    cut = slab.cutters[read] = Struct(between * (received - 1) + f"{length}s").unpack_from
+    return cut
+
+
+def trains(slab: Slab, received: int) -> Iterator[Sequence[bytes]]:
+    """The bytes of each message's packets, message by message, in a read that had trains.
+
+    One train at a time, so that its bytes are still in the cache when they are used; whoever asks
+    for the next one still has the lease.
+    """
+    lengths = slab.lengths[:received].tolist()
+    segments = ffi.unpack(slab.core.segments, received)
+    start = 0
+    for length, segment in zip(lengths, segments, strict=True):
+        if segment:
+            yield _train_cutter(segment, length)(slab.buffer, start)
+        else:
+            yield (slab.buffer[start : start + length],)
+        start += slab.slot_size
 
 
 def packets_in(slab: Slab, message: int) -> int:

@@ -72,7 +72,6 @@ class Reader:
         "_loop",
         "_on_error",
         "_look_at",
-        "_try_at",
         "_warned_of",
         "ended",
         "errors",
@@ -83,6 +82,7 @@ class Reader:
         "shrinks",
         "slots",
         "source",
+        "try_at",
         "window",
     )
 
@@ -106,12 +106,8 @@ class Reader:
         self._on_error = options.on_error
         self._look_at = 0.0
         self._warned_of = 0
-        # Packets may be there already: a new receiver tries first.
-        self._try_at = 0.0
-
-    def is_due(self, now: float) -> bool:
-        """Whether to try at once: the last read was full, or its consumer comes back late."""
-        return now >= self._try_at
+        # When asking at once begins to be worth it: now, as packets may be there already.
+        self.try_at = 0.0
 
     def read(self, now: float, polled: bool) -> PacketBatch | None:
         """One read, or None if nothing is there.
@@ -120,26 +116,32 @@ class Reader:
             OSError: If ``on_error`` does not take it, or it can't heal: then ``ended`` is set.
             ValueError: If the policy's slots are out of bounds. Nothing was read.
         """
-        for _ in range(_ERRORS_A_TURN):
-            slots = self.window.slots
-            if slots != self.slots:
-                slots = self.follow_window()
-            try:
-                batch = self.source.read(slots, polled)
-            except HungUpError:
-                self.ended = True
-                return None
-            except OSError as error:
-                self._report(error)
-                if self.ended:
-                    return None
-                continue
-            if batch is None:
-                self._try_at = now + _RETRY_AFTER
-            else:
-                self._record(batch, now, polled)
-            return batch
-        return None
+        slots = self.window.slots
+        if slots != self.slots:
+            slots = self.follow_window()
+        try:
+            batch = self.source.read(slots, polled)
+        except (OSError, HungUpError) as error:
+            batch = self._read_behind(error, polled)
+        if batch is None:
+            self.try_at = now + _RETRY_AFTER
+            return None
+        received = batch._received
+        if received < slots:
+            # The socket is drained; asking again would only buy an EAGAIN (410 ns).
+            self.try_at = now + _RETRY_AFTER
+        else:
+            self.try_at = 0.0
+            if now >= self._look_at:
+                self._look_at = now + _LOOK_EVERY
+                self._warn_of_drops()
+        try:
+            self.window.record(received=received, polled=polled)
+        except BaseException:
+            # The policy is at fault, not the packets: they come with the next call.
+            self.record_failed = batch
+            raise
+        return batch
 
     def follow_window(self) -> int:
         """Note a change of the window's slots; returns them."""
@@ -150,22 +152,18 @@ class Reader:
         self.slots = slots
         return slots
 
-    def _record(self, batch: PacketBatch, now: float, polled: bool) -> None:
-        received = batch._received
-        # A short read drained the socket; asking again would only buy an EAGAIN (410 ns).
-        if received < self.slots:
-            self._try_at = now + _RETRY_AFTER
-        else:
-            self._try_at = 0.0
-            if now >= self._look_at:
-                self._look_at = now + _LOOK_EVERY
-                self._warn_of_drops()
-        try:
-            self.window.record(received=received, polled=polled)
-        except BaseException:
-            # The policy is at fault, not the packets: they come with the next call.
-            self.record_failed = batch
-            raise
+    def _read_behind(self, error: OSError | HungUpError, polled: bool) -> PacketBatch | None:
+        """Report an error, and read what the kernel has queued behind it."""
+        for _ in range(_ERRORS_A_TURN):
+            self._report(error)
+            if self.ended:
+                return None
+            try:
+                return self.source.read(self.slots, polled)
+            except (OSError, HungUpError) as another:
+                error = another
+        self._report(error)
+        return None
 
     def end(self) -> None:
         """No read comes after this: look at the drops once more."""
@@ -187,11 +185,14 @@ class Reader:
             )
             self._warned_of = drops
 
-    def _report(self, error: OSError) -> None:
+    def _report(self, error: OSError | HungUpError) -> None:
+        if isinstance(error, HungUpError):
+            self.ended = True
+            return
         self.errors += 1
         self.last_error = error
-        # The kernel hands out an error before the packets that are queued behind it.
-        self._try_at = 0.0
+        # Whoever asks next shall not wait: packets may be queued behind the error.
+        self.try_at = 0.0
         self.ended = error.errno not in _HEALING
         if not self.ended:
             # Of a socket that asked for IP_RECVERR the queue has to be emptied too.

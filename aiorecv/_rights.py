@@ -47,6 +47,9 @@ class _Owning(PacketBatch):
                 os.close(descriptor)
         super().release()
 
+    def __del__(self) -> None:
+        self.release()
+
 
 class RightsBatch(_Owning):
     """A batch of a socket that may be sent descriptors, asked for by ``Metadata.RAW``."""

@@ -11,12 +11,15 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiorecv._native._core import ffi, lib
 
 if TYPE_CHECKING:
     from aiorecv._native._core import SlabStruct
+
+
+Cutters: TypeAlias = dict[int, Callable[[Any], tuple[bytes, ...]]]
 
 
 class Slab:
@@ -28,15 +31,20 @@ class Slab:
         "_stack",
         "buffer",
         "core",
+        "cutters",
         "holder",
+        "lengths",
         "memory",
         "nbytes",
+        "peers",
         "slot_buffers",
         "slot_size",
         "stamp",
     )
 
-    def __init__(self, pool: SlabPool, stack: list[Slab], slots: int, slot_size: int) -> None:
+    def __init__(
+        self, pool: SlabPool, stack: list[Slab], slots: int, slot_size: int, cutters: Cutters
+    ) -> None:
         core = lib.aiorecv_slab_new(slots, slot_size)
         if core == ffi.NULL:
             raise OSError(ffi.errno, f"no memory for {slots} slots: {os.strerror(ffi.errno)}")
@@ -46,6 +54,10 @@ class Slab:
         # The mapping lives as long as this object, which every buffer made of it keeps alive.
         self.memory = ffi.gc(core.memory, lambda _: lib.aiorecv_slab_free(core), self.nbytes)
         self.buffer: Any = ffi.buffer(self.memory, self.nbytes)
+        self.lengths = memoryview(ffi.buffer(core.lengths, slots * 4)).cast("I")
+        self.peers = memoryview(ffi.buffer(core.peers, slots * 4)).cast("I")
+        # Shared by all slabs of this slot size: what cuts a read of equal packets at once.
+        self.cutters = cutters
         self.slot_buffers: list[Any] | None = None
         self.holder: object = None
         self.stamp = 0
@@ -87,7 +99,7 @@ class Slab:
 class SlabPool:
     """The free slabs of one event loop, the one used last on top: its pages are warm."""
 
-    __slots__ = ("_kinds", "exported", "now", "slabs", "warm", "warmed")
+    __slots__ = ("_cutters", "_kinds", "exported", "now", "slabs", "warm", "warmed")
 
     def __init__(self, warmed: Callable[[], None]) -> None:
         self.warmed = warmed
@@ -96,6 +108,7 @@ class SlabPool:
         self.slabs: weakref.WeakSet[Slab] = weakref.WeakSet()
         self.exported: dict[int, tuple[weakref.ref[Any], Slab]] = {}
         self._kinds: dict[int, list[list[Slab]]] = {}
+        self._cutters: dict[int, Cutters] = {}
 
     def stacks(self, slot_size: int) -> list[list[Slab]]:
         """Stacks of free slabs with slots of this size, by the number of slots a read wants."""
@@ -110,7 +123,8 @@ class SlabPool:
     def make(self, slots: int, slot_size: int) -> Slab:
         """A new slab for a read of ``slots``, rounded up to a power of two."""
         stack = self.stacks(slot_size)[slots]
-        slab = Slab(self, stack, 1 << (slots - 1).bit_length(), slot_size)
+        cutters = self._cutters.setdefault(slot_size, {})
+        slab = Slab(self, stack, 1 << (slots - 1).bit_length(), slot_size, cutters)
         self.slabs.add(slab)
         return slab
 

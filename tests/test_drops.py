@@ -18,8 +18,13 @@ from tests.receiving import Clock, queued
 
 @pytest.fixture
 async def small():
-    """A receiver whose kernel buffer holds a few packets, which are no trains."""
-    async with aiorecv.open_udp(("127.0.0.1", 0), gro=False, receive_buffer_size=None) as receiver:
+    """A receiver whose kernel buffer holds a few packets, which are no trains.
+
+    A read of one slot is always full: then the receiver looks for drops.
+    """
+    async with aiorecv.open_udp(
+        ("127.0.0.1", 0), gro=False, receive_buffer_size=None, window=aiorecv.FixedWindow(1)
+    ) as receiver:
         receiver.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         yield receiver
 

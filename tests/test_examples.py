@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-COLLECTOR = Path(__file__).parent.parent / "examples" / "collector.py"
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -32,18 +32,18 @@ def senders() -> Iterator[list[socket.socket]]:
         yield [first, second]
 
 
-def _start(*arguments: str) -> tuple[subprocess.Popen[str], int]:
-    """A collector that listens, and its port."""
+def _start(name: str, *arguments: str) -> tuple[subprocess.Popen[str], int]:
+    """An example that listens, and its port."""
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", COLLECTOR, *arguments],
+        [sys.executable, "-W", "error", EXAMPLES / name, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert line.startswith("listening on ('127.0.0.1', "), line
-    return process, int(line.rstrip(")\n").rpartition(" ")[2])
+    assert line.startswith("listening on ("), line
+    return process, int(line.split(", ")[1].rstrip(")\n"))
 
 
 def _send(senders: list[socket.socket], port: int) -> list[str]:
@@ -75,7 +75,7 @@ def _queued(port: int) -> int:
 
 
 def test_the_collector_counts_by_sender_and_stops_at_its_count(loop_arguments, senders):
-    process, port = _start("--count", "100", *loop_arguments)
+    process, port = _start("collector.py", "--count", "100", *loop_arguments)
 
     expected = _send(senders, port)
 
@@ -84,7 +84,7 @@ def test_the_collector_counts_by_sender_and_stops_at_its_count(loop_arguments, s
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_collector_prints_what_it_has_counted(loop_arguments, senders, number):
-    process, port = _start(*loop_arguments)
+    process, port = _start("collector.py", *loop_arguments)
     expected = _send(senders, port)
     while _queued(port):  # what was read before closing is still delivered
         os.sched_yield()
@@ -92,3 +92,57 @@ def test_a_stopped_collector_prints_what_it_has_counted(loop_arguments, senders,
     process.send_signal(number)
 
     assert _finish(process) == expected
+
+
+def test_the_multicast_reader_prints_what_its_group_is_sent(loop_arguments, senders):
+    process, port = _start("multicast.py", "239.7.1.1", "--interface", "lo", *loop_arguments)
+    first, second = senders
+    for sock in senders:
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+
+    first.sendto(b"a price", ("239.7.1.1", port))
+    second.sendto(b"another", ("239.7.1.1", port))
+    while _queued(port):
+        os.sched_yield()
+    process.send_signal(signal.SIGINT)
+
+    assert _finish(process) == [
+        f"{first.getsockname()}: b'a price'",
+        f"{second.getsockname()}: b'another'",
+        "packets: 2",
+    ]
+
+
+def test_the_multicast_reader_hears_the_sources_it_was_told_of(loop_arguments):
+    arguments = ("--interface", "lo", "--source", "127.0.0.2", "--source", "127.0.0.3")
+    process, port = _start("multicast.py", "239.7.1.1", *arguments, "--count", "2", *loop_arguments)
+
+    for host in ("127.0.0.1", "127.0.0.2", "127.0.0.3"):
+        with socket.socket(type=socket.SOCK_DGRAM) as sock:
+            sock.bind((host, 0))
+            interface = socket.inet_aton("127.0.0.1")
+            sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
+            sock.sendto(host.encode(), ("239.7.1.1", port))
+
+    lines = _finish(process)
+    assert [line.partition(": ")[2] for line in lines[:2]] == ["b'127.0.0.2'", "b'127.0.0.3'"]
+    assert lines[2:] == ["packets: 2"]
+
+
+def test_the_metadata_example_tells_what_the_kernel_tells(loop_arguments, senders):
+    process, port = _start("metadata.py", "--host", "::", "--count", "2", *loop_arguments)
+    first, second = senders
+    first.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 9)
+    second.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 46 << 2 | 1)
+
+    first.sendto(b"one", ("127.0.0.7", port))
+    second.sendto(b"", ("127.0.0.1", port))
+
+    peers = [("::ffff:127.0.0.1", sock.getsockname()[1], 0, 0) for sock in senders]
+    *lines, last = _finish(process)
+    assert lines == [
+        f"{peers[0]} to ::ffff:127.0.0.7 by lo: 3 bytes, ttl 9, dscp 0, ecn 0, drops 0",
+        f"{peers[1]} to ::ffff:127.0.0.1 by lo: 0 bytes, ttl 64, dscp 46, ecn 1, drops 0",
+    ]
+    assert last.startswith("packets: 2; the longest wait in the kernel: ")
+    assert float(last.split()[-2]) > 0

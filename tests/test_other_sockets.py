@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import struct
@@ -35,6 +36,11 @@ def needs_root() -> None:
         pytest.skip("needs root, for raw sockets")
 
 
+def memberships() -> str:
+    """The groups that this network's interfaces are in."""
+    return Path("/proc/thread-self/net/igmp6").read_text()
+
+
 def echo_request(version: int, payload: bytes = b"ping") -> bytes:
     """An ICMP echo request; the kernel writes a ping socket's checksum, and ICMPv6's."""
     return struct.pack("!BBHHH", ECHO_REQUEST[version], 0, 0, 7, 1) + payload
@@ -64,11 +70,11 @@ def all_from(twin: socket.socket) -> list[tuple[bytes, aiorecv.Address]]:
 
 
 @pytest.mark.parametrize(
-    ("family", "host", "group"),
-    [(socket.AF_INET, "127.0.0.1", None), (socket.AF_INET6, "::1", None)],
+    ("family", "host"),
+    [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")],
     ids=["ipv4", "ipv6"],
 )
-async def test_raw_packets_have_the_addresses_that_recvfrom_gives(family, host, group):
+async def test_raw_packets_have_the_addresses_that_recvfrom_gives(family, host):
     needs_root()
     protocol = 253  # for experiments, RFC 3692: nobody else sends it
     with (
@@ -111,10 +117,7 @@ async def test_raw_ipv6_sockets_join_groups(network):
         async with aiorecv.from_socket(sock) as receiver:
             receiver.join_multicast("ff15::7:1", "mc0")
 
-            memberships = Path("/proc/thread-self/net/igmp6").read_text()
-
-    assert f"mc0{'':13}{'ff15' + '0' * 19 + '70001'}"[:3] in memberships
-    assert "ff150000000000000000000000070001" in memberships
+            assert "ff150000000000000000000000070001" in memberships()
 
 
 # --- ICMP
@@ -146,7 +149,7 @@ async def test_ping_sockets_receive_the_answers(network, family, protocol, host,
     assert (data[:2], data[6:], addr) == (same[:2], same[6:], same_addr)
 
 
-async def test_a_ping_socket_hears_of_a_host_that_does_not_answer_and_goes_on(network):
+async def test_a_connected_ping_socket_receives_one_answer_after_another(network):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP) as sock:
         sock.connect(("127.0.0.1", 0))
         async with aiorecv.from_socket(sock) as receiver:
@@ -199,6 +202,7 @@ async def test_netlink_news_have_the_addresses_that_recvfrom_gives(network):
     ):
         for sock in (ours, twin):
             sock.bind((0, RTMGRP_LINK))
+        bound = ours.getsockname()
         async with aiorecv.from_socket(ours) as receiver:
             add_veth("mc0", "mc1")
 
@@ -207,7 +211,7 @@ async def test_netlink_news_have_the_addresses_that_recvfrom_gives(network):
         assert found
         assert found == all_from(twin)
         assert {addr for _, addr in found} == {(0, RTMGRP_LINK)}
-        assert receiver.local_addr[1] == RTMGRP_LINK
+        assert receiver.local_addr == bound
 
 
 async def test_netlink_between_programs_has_the_sender_s_port():
@@ -234,10 +238,11 @@ async def test_netlink_that_overflows_is_an_error_that_heals(network):
                 add_veth(f"mc{number}", f"mp{number}")
             overflowed = await drained(receiver)
 
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
             add_veth("last0", "last1")
 
             found = b"".join(data for data, _ in await drained(receiver))
-        assert [error.errno for error in errors] == [105]  # ENOBUFS
+        assert [error.errno for error in errors] == [errno.ENOBUFS]
         assert overflowed
         assert b"last0\0" in found
 

@@ -43,7 +43,7 @@ async def receiver(nothing_leaks, ends) -> AsyncIterator[aiorecv.Receiver]:
 
 
 @pytest.fixture
-def peer(ends) -> socket.socket:
+def peer(ends: tuple[socket.socket, socket.socket]) -> socket.socket:
     return ends[1]
 
 

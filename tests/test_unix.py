@@ -1,22 +1,19 @@
-"""AF_UNIX: datagram sockets by path and by abstract name, and sockets of packets in sequence."""
+"""AF_UNIX datagram sockets, by path and by abstract name."""
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import errno
 import os
 import socket
 import struct
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import aiorecv
 from tests.helpers import descriptors
-from tests.receiving import until_waiting
 
 
 @pytest.fixture
@@ -24,17 +21,35 @@ def path(tmp_path) -> str:
     return str(tmp_path / "socket")
 
 
-def unix(kind: int = socket.SOCK_DGRAM) -> socket.socket:
-    return socket.socket(socket.AF_UNIX, kind)
+def unix() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 
 
-def send(to: str | bytes | os.PathLike[str], *packets: bytes, name: str | bytes = b"") -> None:
+def exists(path: str) -> bool:
+    return os.path.lexists(path)
+
+
+def put_socket(path: str) -> None:
+    """A socket file that nobody has open."""
+    with unix() as sock:
+        sock.bind(path)
+
+
+def put_text(path: str) -> None:
+    Path(path).write_text("precious")
+
+
+def text(path: str) -> str:
+    return Path(path).read_text()
+
+
+def send(to: str | bytes, *packets: bytes, name: str | bytes = b"") -> None:
     """Send packets from a socket bound to ``name``, if one is given."""
     with unix() as sock:
         if name:
             sock.bind(name)
         for data in packets:
-            sock.sendto(data, os.fspath(to))
+            sock.sendto(data, to)
 
 
 def in_use(name: str | bytes) -> bool:
@@ -65,7 +80,7 @@ async def test_packets_come_by_a_path_and_its_file_goes_at_close(path, kind):
         assert found == [(b"one", None), (b"", None), (b"three", None)]
         assert receiver.local_addr == path
         assert receiver.remote_addr is None
-    assert not os.path.lexists(path)
+    assert not exists(path)
 
 
 @pytest.mark.parametrize("kind", [str, os.fsencode], ids=["str", "bytes"])
@@ -94,7 +109,7 @@ async def test_a_sender_with_an_abstract_name_has_all_its_bytes(path, length):
 
 
 async def test_senders_have_the_addresses_that_recvfrom_gives(tmp_path, path):
-    names = [str(tmp_path / "peer"), str(tmp_path / "caf\udce9"), abstract(), b""]
+    names = [str(tmp_path / "peer"), str(tmp_path / "caf\udce9"), abstract(), ""]
     with unix() as twin:
         twin.bind(path + ".twin")
         expected = []
@@ -164,9 +179,8 @@ async def test_a_datagram_larger_than_a_slot_is_cut_and_marked(path):
 
 
 async def test_a_socket_file_that_was_left_is_replaced(path):
-    with unix() as sock:
-        sock.bind(path)
-    assert os.path.exists(path)
+    put_socket(path)
+    assert exists(path)
 
     async with aiorecv.open_unix(path) as receiver:
         send(path, b"x")
@@ -176,31 +190,26 @@ async def test_a_socket_file_that_was_left_is_replaced(path):
 
 
 async def test_a_file_that_is_no_socket_is_left_alone(path):
-    Path(path).write_text("precious")
+    put_text(path)
     before = descriptors()
 
     with pytest.raises(OSError, match="path='") as raised:
         await aiorecv.open_unix(path)
 
     assert raised.value.errno == errno.EADDRINUSE
-    assert Path(path).read_text() == "precious"
+    assert text(path) == "precious"
     assert descriptors() == before
 
 
-@pytest.mark.parametrize("replace", [unix, lambda: None], ids=["socket", "file"])
-async def test_a_file_that_somebody_put_in_its_place_is_not_removed(path, replace):
+@pytest.mark.parametrize("put", [put_socket, put_text], ids=["socket", "file"])
+async def test_a_file_that_somebody_put_in_its_place_is_not_removed(path, put):
     receiver = await aiorecv.open_unix(path)
     os.unlink(path)
-    other = replace()
-    if other is None:
-        Path(path).touch()
-    else:
-        with other:
-            other.bind(path)
+    put(path)
 
     receiver.close()
 
-    assert os.path.exists(path)
+    assert exists(path)
 
 
 async def test_closing_without_its_file_is_fine(path):
@@ -217,7 +226,7 @@ async def test_a_detached_socket_keeps_its_file(path):
         send(path, b"x")
 
         assert sock.recv(9) == b"x"
-    assert os.path.exists(path)
+    assert exists(path)
 
 
 async def test_a_receiver_that_was_dropped_removes_its_file(path):
@@ -226,7 +235,7 @@ async def test_a_receiver_that_was_dropped_removes_its_file(path):
     with pytest.warns(ResourceWarning, match="unclosed"):
         del receiver
 
-    assert not os.path.exists(path)
+    assert not exists(path)
 
 
 async def test_an_opening_that_fails_leaves_neither_descriptor_nor_file(path):
@@ -238,7 +247,7 @@ async def test_an_opening_that_fails_leaves_neither_descriptor_nor_file(path):
             await aiorecv.open_unix(path, window=window)
 
         assert descriptors() == before
-    assert not os.path.exists(path)
+    assert not exists(path)
 
 
 @pytest.mark.parametrize(
@@ -273,78 +282,4 @@ async def test_gro_can_not_be_insisted_on(path):
     with pytest.raises(ValueError, match="gro=True: only UDP sockets have it"):
         await aiorecv.open_unix(path, gro=True)
 
-    assert not os.path.exists(path)
-
-
-# --- packets in sequence
-
-
-@pytest.fixture
-def pair():
-    """A receiving and a sending end of packets in sequence."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        yield ours, theirs
-
-
-@pytest.mark.parametrize("slots", [1, 2, 3, 8])
-@pytest.mark.parametrize("packets", [[], [b"a"], [b"a", b"b", b"c"], [b"", b"", b"", b"d"]], ids=str)
-async def test_packets_come_and_a_peer_that_hangs_up_is_the_end(pair, slots, packets):
-    ours, theirs = pair
-    async with aiorecv.from_socket(ours, window=aiorecv.FixedWindow(slots)) as receiver:
-        for data in packets:
-            theirs.send(data)
-        theirs.close()
-
-        found = [data async for batch in receiver for data, _ in batch]
-
-        seen = receiver.statistics()
-        assert found == packets
-        assert (seen.packets, seen.bytes) == (len(packets), len(b"".join(packets)))
-        # The end is neither a read nor an error.
-        assert seen.reads == -(-len(packets) // slots)
-        assert seen.full_reads == len(packets) // slots
-        assert seen.polled_reads + seen.immediate_reads == seen.reads
-        assert (seen.errors, seen.buffer_bytes) == (0, 0)
-        with pytest.raises(aiorecv.ReceiverClosedError):
-            await receiver.receive()
-
-
-async def test_what_is_left_before_the_end_is_whole(pair):
-    ours, theirs = pair
-    async with aiorecv.from_socket(ours, window=aiorecv.FixedWindow(4)) as receiver:
-        theirs.send(b"last")
-        theirs.close()
-
-        with await receiver.receive() as batch:
-            assert (len(batch), batch.full, batch.slots, batch.nbytes) == (1, False, 4, 4)
-            assert list(batch) == [batch[0]] == [(b"last", None)]
-            assert [packet.data for packet in batch.packets()] == [b"last"]
-            assert list(batch.copy()) == [(b"last", None)]
-
-
-async def test_an_empty_packet_of_a_peer_that_stays_is_a_packet(pair):
-    ours, theirs = pair
-    async with aiorecv.from_socket(ours) as receiver:
-        theirs.send(b"")
-
-        with await receiver.receive() as batch:
-            assert list(batch) == [(b"", None)]
-
-
-@pytest.mark.parametrize(
-    "end",
-    [lambda sock: sock.close(), lambda sock: sock.shutdown(socket.SHUT_WR)],
-    ids=["close", "shutdown"],
-)
-async def test_a_task_that_waits_is_told_of_the_end(pair, end: Callable[[socket.socket], None]):
-    ours, theirs = pair
-    async with aiorecv.from_socket(ours) as receiver:
-        task = asyncio.ensure_future(receiver.receive())
-        await until_waiting(task)
-
-        end(theirs)
-
-        with pytest.raises(aiorecv.ReceiverClosedError):
-            await task
-        assert ours.fileno() == -1
+    assert not exists(path)

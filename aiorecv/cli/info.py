@@ -18,9 +18,11 @@ def run(as_json: bool) -> int:
     """Probe and print. Returns the exit status."""
     findings = list(probe())
     if as_json:
-        by_name = {finding.name: attrs.asdict(finding) for finding in findings}
-        for fields in by_name.values():
-            del fields["name"]
+        details = attrs.filters.exclude("name")
+        by_name = {
+            finding.name.replace(" ", "_"): attrs.asdict(finding, filter=details)
+            for finding in findings
+        }
         print(json.dumps(by_name, indent=2))
     elif sys.stdout.isatty() and find_spec("rich"):
         _print_table(findings)

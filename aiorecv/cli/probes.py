@@ -22,6 +22,8 @@ _SO_TIMESTAMPNS, _SO_MEMINFO = 35, 55
 _MEMINFO_SIZE = 36  # bytes
 _SOL_PACKET, _PACKET_VERSION, _TPACKET_V3 = 263, 10, 2
 
+_SYSCTLS = Path("/proc/sys/net/core")
+
 _CAP_NET_RAW = (
     "run as root, or with CAP_NET_RAW: setcap cap_net_raw+ep on a copy of the Python binary, or "
     "--cap-add NET_RAW for a container"
@@ -53,7 +55,12 @@ def probe() -> Iterator[Finding]:
     yield _option(
         "UDP GSO", socket.IPPROTO_UDP, _UDP_SEGMENT, "only sending is slower; Linux 4.18 has it"
     )
-    yield _option("timestamps", socket.SOL_SOCKET, _SO_TIMESTAMPNS, "Metadata.TIMESTAMP fails")
+    yield _option(
+        "timestamps",
+        socket.SOL_SOCKET,
+        _SO_TIMESTAMPNS,
+        "opening with Metadata.TIMESTAMP fails; let the sandbox allow setsockopt",
+    )
     yield _drop_counter()
     yield _receive_buffer()
     yield _packet_sockets()
@@ -84,7 +91,7 @@ def _option(name: str, level: int, option: int, otherwise: str) -> Finding:
         try:
             sock.setsockopt(level, option, 1)
         except OSError as error:
-            return Finding(name, False, os.strerror(error.errno), otherwise)
+            return Finding(name, False, str(error.strerror), otherwise)
     return Finding(name, True, "allowed")
 
 
@@ -95,7 +102,7 @@ def _drop_counter() -> Finding:
             sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO_SIZE)
         except OSError as error:
             advice = "kernel_drops stays 0 whatever is lost; Linux 4.12 and later has it"
-            return Finding(name, False, os.strerror(error.errno), advice)
+            return Finding(name, False, str(error.strerror), advice)
     return Finding(name, True, "allowed")
 
 
@@ -114,7 +121,7 @@ def _receive_buffer() -> Finding:
 
 def _sysctl(name: str) -> str:
     try:
-        return f"{int(Path('/proc/sys/net/core', name).read_text()):,}"
+        return f"{int((_SYSCTLS / name).read_text()):,}"
     except OSError:  # no procfs, or a kernel that hides it from network namespaces
         return "unknown"
 
@@ -125,7 +132,7 @@ def _packet_sockets() -> Finding:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sock:
             sock.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V3)
     except OSError as error:
-        return Finding(name, False, os.strerror(error.errno), f"to sniff, {_CAP_NET_RAW}")
+        return Finding(name, False, str(error.strerror), f"to sniff, {_CAP_NET_RAW}")
     return Finding(name, True, "allowed, with rings (TPACKET_V3)")
 
 
