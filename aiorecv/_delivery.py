@@ -14,6 +14,9 @@ from aiorecv._errors import ReceiverBusyError
 from aiorecv._reader import Reader
 from aiorecv._readiness import FRUITLESS_WAKE_UPS, Readiness
 
+# None where no loop runs, in a forked child too; asyncio documents it for those who make loops.
+_running_loop = asyncio._get_running_loop
+
 
 class _Pausing:
     """In the place of a waiter: the reader comes back by itself in the next pass."""
@@ -90,7 +93,8 @@ class Delivery:
 
     def ready(self) -> PacketBatch | None:
         """A batch if it can be had without suspending; else None, and ``later()`` has it."""
-        self._check()
+        if self._waiter is not None or _running_loop() is not self._loop:
+            self._check()
         if self._kept is not None or self.split is not None or self._failure is not None:
             batch = self._take()
             if batch is not None:
@@ -112,7 +116,17 @@ class Delivery:
         if self._kept is not None:
             await self._pause()
         elif not self.closed:
-            await self._wait()
+            # Here, not in a coroutine of its own: its frame would be memory of each idle receiver.
+            waiter = self._waiter = self._loop.create_future()
+            try:
+                self._readiness.wait(self._on_readable)
+                if self._reader.source.owes_error():
+                    self._loop.call_soon(self._on_readable)
+                await waiter
+            finally:
+                # A reader that came after this one was cancelled has put its own waiter there.
+                if self._waiter is waiter:
+                    self._waiter = self._readiness.waiting = None
         return self._take()
 
     async def _pause(self) -> None:
@@ -124,18 +138,6 @@ class Delivery:
             self._waiter = self._readiness.waiting = None
         self._turn_end = monotonic() + self._turn_limit
 
-    async def _wait(self) -> None:
-        waiter = self._waiter = self._loop.create_future()
-        try:
-            self._readiness.wait(self._on_readable)
-            if self._reader.source.owes_error():
-                self._loop.call_soon(self._on_readable)
-            await waiter
-        finally:
-            # A reader that came after this one was cancelled has put its own waiter there.
-            if self._waiter is waiter:
-                self._waiter = self._readiness.waiting = None
-
     def _on_readable(self) -> None:
         waiter = self._waiter
         if waiter is None or waiter.done():  # its task is about to run
@@ -145,6 +147,8 @@ class Delivery:
         try:
             self._kept = self._read(now, polled=True)
         except (SystemExit, KeyboardInterrupt):
+            if self._kept is not None:  # the next callback would read over it
+                self._wake()
             raise
         except BaseException as exc:
             self._failure = exc
@@ -197,7 +201,8 @@ class Delivery:
             waiter.set_result(None)
 
     def _check(self) -> None:
-        if asyncio._get_running_loop() is not self._loop:
+        """Raise if somebody asks who may not."""
+        if _running_loop() is not self._loop:
             raise RuntimeError(
                 "a receiver belongs to the event loop it was opened on: read it there, "
                 "not on another loop, in another thread or in a forked child"
@@ -219,4 +224,5 @@ class Delivery:
         self.closed = True
         # Before the descriptor is closed, or the loop would watch whoever gets its number next.
         self._readiness.stop()
-        self._wake()
+        if not self._loop.is_closed():
+            self._wake()

@@ -98,8 +98,11 @@ class Packet:
     """Queue entries the kernel had dropped of this socket before it queued this packet, modulo
     2**32, since the socket was made."""
 
-    raw: tuple[Ancillary, ...] | None = None
-    """All ancillary data: ``(level, type, data)`` for each control message."""
+    raw: tuple[tuple[int, int, bytes], ...] | None = None
+    """All ancillary data: ``(level, type, data)`` for each control message.
+
+    Descriptors in it (SCM_RIGHTS) are the caller's to close from then on.
+    """
 
 
 def details(slab: Slab, message: int, asked: Metadata) -> Details:

@@ -35,6 +35,11 @@ _IPV6 = {
     Metadata.TTL: (socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT),
 }
 _OF_IP = Metadata.DESTINATION | Metadata.TOS | Metadata.TTL
+# What the kernel never tells of a family. (AF_UNIX drops nothing: a count of 0 is the truth.)
+_UNTOLD: dict[int, Metadata] = {
+    socket.AF_UNIX: _OF_IP,
+    socket.AF_NETLINK: _OF_IP | Metadata.TIMESTAMP | Metadata.DROPS,
+}
 _IP_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 _FAMILIES = (*_IP_FAMILIES, socket.AF_UNIX, socket.AF_NETLINK)
 
@@ -119,12 +124,13 @@ class SocketOptions:
             self._before.append((level, name, before))
 
     def _ask_for(self, kind: Kind, metadata: Metadata) -> None:
+        untold = metadata & _UNTOLD.get(kind.family, Metadata.NONE)
+        if untold:
+            raise ValueError(f"metadata={untold}: only IP sockets have that")
         if Metadata.TIMESTAMP in metadata:
             self._set(*_TIMESTAMP, True)
         if Metadata.DROPS in metadata:
             self._set(*_DROPS, True)
-        if metadata & _OF_IP and kind.family not in _IP_FAMILIES:
-            raise ValueError(f"metadata={metadata & _OF_IP}: only IP sockets have that")
         for flag in metadata & _OF_IP:
             # An IPv6 socket also gets IPv4 packets, and tells of them by the IPv4 options.
             self._set(*_IPV4[flag], True)

@@ -6,6 +6,7 @@ Never waits.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
@@ -104,7 +105,8 @@ class MessageSource:
 
     def close(self) -> None:
         """Close the descriptor, and undo what opening did elsewhere."""
-        self.sock.close()
+        with contextlib.suppress(OSError):  # somebody has closed the descriptor
+            self.sock.close()
         if self.on_close is not None:
             self.on_close()
 
@@ -118,8 +120,10 @@ class MessageSource:
 
     def sample(self) -> int:
         """Ask the socket what it alone can tell, and return the kernel's drops so far."""
-        if self.sock.fileno() != -1:
+        try:
             self.receive_buffer_size = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        except OSError:  # somebody has closed it
+            return self._drops.total
         return self._drops.update()
 
     @property

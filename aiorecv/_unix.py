@@ -27,7 +27,9 @@ def make_unix_socket(path: str | bytes) -> tuple[socket.socket, Callable[[], Non
         return sock, None if abstract else _remover(path)
     except OSError as error:
         sock.close()
-        raise OSError(error.errno, f"path={path!r} can't be bound: {error.strerror}") from None
+        # Python's own complaint, of a path that is too long, has no number.
+        said = error.strerror or error
+        raise OSError(error.errno, f"path={path!r} can't be bound: {said}") from None
     except BaseException:
         sock.close()
         raise

@@ -24,7 +24,7 @@ def line(packet: aiorecv.Packet) -> str:
     interface = packet.interface and socket.if_indextoname(packet.interface)
     tos = packet.tos or 0
     return (
-        f"{packet.addr} to {packet.destination} by {interface}: {packet.length} bytes, "
+        f"{packet.addr!r} to {packet.destination} by {interface}: {packet.length} bytes, "
         f"ttl {packet.ttl}, dscp {tos >> 2}, ecn {tos & 3}, drops {packet.drops}"
     )
 

@@ -26,7 +26,7 @@ async def listen(arguments: argparse.Namespace) -> None:
         print("listening on", receiver.local_addr, flush=True)
         heard = 0
         async for data, addr in receiver.datagrams():
-            print(f"{addr}: {data!r}", flush=True)
+            print(f"{addr!r}: {data!r}", flush=True)
             heard += 1
             if heard == arguments.count:
                 break

@@ -41,7 +41,7 @@ def fired(monkeypatch) -> list[Readiness]:
 
 
 @pytest.fixture(params=["127.0.0.1", "::1"])
-def host(request) -> str:
+def host(request):
     return request.param
 
 
@@ -178,16 +178,16 @@ async def test_an_error_that_heals_is_raised_once_and_packets_come_next(receiver
     assert (statistics.errors, statistics.last_error) == (1, raised.value)
 
 
-async def by_receive_nowait(receiver) -> bytes:
+async def by_receive_nowait(receiver):
     return receiver.receive_nowait()[0][0]
 
 
-async def by_iteration(receiver) -> bytes:
+async def by_iteration(receiver):
     async for batch in receiver:
         return batch[0][0]
 
 
-async def by_datagrams(receiver) -> bytes:
+async def by_datagrams(receiver):
     async for data, _ in receiver.datagrams():
         return data
 
@@ -303,9 +303,11 @@ async def test_an_overrun_netlink_socket_reports_that_and_keeps_its_messages():
             for number in range(3):
                 other.sendto(bytes([number]) * 16, receiver.local_addr)
 
-            with Faults(receiver, "recvmmsg", errno.ENOBUFS):
-                with pytest.raises(OSError, match="No buffer space"):
-                    receiver.receive_nowait()
+            with (
+                Faults(receiver, "recvmmsg", errno.ENOBUFS),
+                pytest.raises(OSError, match="No buffer space"),
+            ):
+                receiver.receive_nowait()
 
             got = []
             while (batch := receiver.receive_nowait()) is not None:

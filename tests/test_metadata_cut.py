@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from array import array
@@ -100,10 +99,10 @@ async def test_too_many_descriptors_are_cut_by_the_kernel_and_none_leaks(path, r
     before = descriptors()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     metadata = Metadata.RAW if raw else Metadata.NONE
-    with theirs, open(os.devnull) as null:
+    with theirs:
         async with aiorecv.from_socket(ours, metadata=metadata) as receiver:
             take_path(receiver, path)
-            rights = array("i", [null.fileno()] * 250)
+            rights = array("i", [theirs.fileno()] * 250)
             theirs.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
 
             with await receiver.receive() as batch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import socket
@@ -269,13 +268,27 @@ async def test_a_stream_that_is_called_something_else_is_refused():
             aiorecv.from_socket(liar)
 
 
-async def test_metadata_of_ip_is_refused_for_what_is_not():
+@pytest.mark.parametrize("flag", [flag for flag in Metadata if flag != Metadata.RAW], ids=str)
+async def test_metadata_that_netlink_never_tells_is_refused(flag):
     with (
         socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock,
         pytest.raises(ValueError, match="only IP sockets"),
     ):
-        aiorecv.from_socket(sock, metadata=Metadata.TTL)
-    await asyncio.sleep(0)
+        aiorecv.from_socket(sock, metadata=flag)
+
+
+async def test_metadata_that_af_unix_tells_is_told():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    asked = Metadata.TIMESTAMP | Metadata.DROPS
+    with theirs:
+        async with aiorecv.from_socket(ours, metadata=asked) as receiver:
+            theirs.send(b"x")
+
+            with await receiver.receive() as batch:
+                (packet,) = batch.packets()
+
+    assert packet.drops == 0
+    assert packet.timestamp_ns > 10**18
 
 
 @pytest.mark.parametrize("gro", [True, None], ids=["insisted", "left"])

@@ -19,7 +19,8 @@ CLASSES = [value for value in PUBLIC.values() if inspect.isclass(value)]
 
 def _members(cls: type) -> set[str]:
     """The public names of a class, without those that any object or exception has."""
-    return {name for name in dir(cls) if not name.startswith("_")} - set(dir(Exception))
+    named = {*dir(cls), *getattr(cls, "__members__", ())}  # dir() leaves out a flag of 0
+    return {name for name in named if not name.startswith("_")} - set(dir(Exception))
 
 
 @pytest.fixture(scope="module")

@@ -3,17 +3,37 @@
 #include "aiorecv.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Where the next array starts: each gets a cache line's alignment, which suits every type here. */
-static uint8_t *take(uint8_t **next, uint64_t size)
-{
-    uint8_t *taken = *next;
+/* A build with ASan tells of an overrun of an array: what lies between two of them is forbidden. */
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+enum { GAP = 64 };
+#else
+enum { GAP = 0 };
+#define ASAN_POISON_MEMORY_REGION(start, size) ((void)(start), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(start, size) ((void)(start), (void)(size))
+#endif
 
-    *next += (size + 63) & ~(uint64_t)63;
+/* What is left of a mapping, or of the plan of one. */
+struct rest {
+    uint8_t *next;
+    bool mapped;
+};
+
+/* Where the next array starts: each gets a cache line's alignment, which suits every type here. */
+static uint8_t *take(struct rest *rest, uint64_t size)
+{
+    uint8_t *taken = rest->next;
+    uint64_t step = ((size + 63) & ~(uint64_t)63) + GAP;
+
+    rest->next += step;
+    if (rest->mapped)
+        ASAN_POISON_MEMORY_REGION(taken + size, step - size);
     return taken;
 }
 
@@ -21,18 +41,18 @@ static uint8_t *take(uint8_t **next, uint64_t size)
 static uint64_t place(struct aiorecv_slab *slab, uint8_t *base, uint64_t slots,
                       struct iovec **iovecs)
 {
-    uint8_t *next = base;
+    struct rest rest = {base, base != NULL};
 
-    take(&next, sizeof(*slab));
-    slab->headers = (struct mmsghdr *)take(&next, slots * sizeof(struct mmsghdr));
-    *iovecs = (struct iovec *)take(&next, slots * sizeof(struct iovec));
-    slab->lengths = (uint32_t *)take(&next, slots * sizeof(uint32_t));
-    slab->peers = (uint32_t *)take(&next, slots * sizeof(uint32_t));
-    slab->segments = (uint32_t *)take(&next, slots * sizeof(uint32_t));
-    slab->controls = (uint32_t *)take(&next, slots * sizeof(uint32_t));
-    slab->names = (struct aiorecv_peer *)take(&next, slots * sizeof(struct aiorecv_peer));
-    slab->control = take(&next, slots * AIORECV_CONTROL_SIZE);
-    return (uint64_t)(next - base);
+    take(&rest, sizeof(*slab));
+    slab->headers = (struct mmsghdr *)take(&rest, slots * sizeof(struct mmsghdr));
+    *iovecs = (struct iovec *)take(&rest, slots * sizeof(struct iovec));
+    slab->lengths = (uint32_t *)take(&rest, slots * sizeof(uint32_t));
+    slab->peers = (uint32_t *)take(&rest, slots * sizeof(uint32_t));
+    slab->segments = (uint32_t *)take(&rest, slots * sizeof(uint32_t));
+    slab->controls = (uint32_t *)take(&rest, slots * sizeof(uint32_t));
+    slab->names = (struct aiorecv_peer *)take(&rest, slots * sizeof(struct aiorecv_peer));
+    slab->control = take(&rest, slots * AIORECV_CONTROL_SIZE);
+    return (uint64_t)(rest.next - base);
 }
 
 /* Build every header once; after this a read only re-arms what the kernel has overwritten. */
@@ -89,5 +109,6 @@ struct aiorecv_slab *aiorecv_slab_new(uint32_t slots, uint32_t slot_size)
 
 void aiorecv_slab_free(struct aiorecv_slab *slab)
 {
+    ASAN_UNPOISON_MEMORY_REGION(slab, slab->mapping_size);
     munmap(slab, slab->mapping_size);
 }

@@ -190,6 +190,7 @@ def _report(results: Sequence[Result], repeats: int) -> dict[str, object]:
     rows = [
         {
             "name": result.row.name,
+            "title": result.row.title,
             "loop": result.loop,
             "packets": result.packets,
             "bar": result.row.bar,

@@ -69,6 +69,11 @@ def format_json(packet: Packet) -> str:
     return json.dumps(fields)
 
 
+def count(number: int, thing: str) -> str:
+    """So many things, in words."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 FORMATS: Mapping[str, Callable[[Packet], str]] = MappingProxyType(
     {"line": format_line, "hex": format_hex, "text": format_text, "json": format_json}
 )
@@ -78,9 +83,9 @@ FORMATS: Mapping[str, Callable[[Packet], str]] = MappingProxyType(
 def _head(packet: Packet) -> str:
     seconds, rest = divmod(_time_ns(packet), 1_000_000_000)
     clock = f"{datetime.fromtimestamp(seconds):%H:%M:%S}.{rest // 1000:06d}"
-    length = f"{packet.length} byte{'' if packet.length == 1 else 's'}"
+    length = count(packet.length, "byte")
     if packet.truncated:
-        length = f"{len(packet.data)} of {length}"
+        length = f"{len(packet.data):,} of {length}"
     return f"{clock}  {format_address(packet.addr)}  {length}"
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from aiorecv import AdaptiveWindow, Metadata, Packet, Receiver, ReceiverStatistics
-from aiorecv.cli.formats import FORMATS, format_address
+from aiorecv.cli.formats import FORMATS, count, format_address
 from aiorecv.cli.loops import loop_factory
 from aiorecv.cli.plain import PlainView
 from aiorecv.cli.report import Report
@@ -53,20 +53,20 @@ class Quota:
         self._window.record(received=received, polled=polled)
 
 
-def run(target: Target, show: str, count: int | None, loop: str) -> int:
+def run(target: Target, show: str, packets: int | None, loop: str) -> int:
     """Receive until SIGINT or SIGTERM. Returns the exit status.
 
     Args:
         target: From what.
         show: ``stats``, or one of ``FORMATS``.
-        count: Stop after so many packets; None: don't.
+        packets: Stop after so many; None: don't.
         loop: ``uvloop`` or ``asyncio``.
 
     Raises:
         OSError: If it can't be opened or read, or stdout not be written.
     """
     with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:
-        runner.run(_listen(target, show, None if count is None else Quota(count)))
+        runner.run(_listen(target, show, None if packets is None else Quota(packets)))
     return 0
 
 
@@ -155,9 +155,9 @@ def _stopped_by_signals(receiver: Receiver) -> Iterator[None]:
 
 def _sum_up(seen: ReceiverStatistics, elapsed: float) -> str:
     words = [
-        f"{seen.packets:,} packets and {seen.bytes:,} bytes in {elapsed:.1f} s",
+        f"{count(seen.packets, 'packet')}, {count(seen.bytes, 'byte')} in {elapsed:.1f} s",
         f"{seen.kernel_drops:,} dropped by the kernel",
         f"{seen.truncated:,} cut",
-        f"receive buffer {seen.receive_buffer_size:,} bytes",
+        f"receive buffer {count(seen.receive_buffer_size, 'byte')}",
     ]
-    return ", ".join(words)
+    return "; ".join(words)

@@ -8,7 +8,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TypeAlias, TypedDict, Unpack
 from urllib.parse import parse_qsl, unquote
 
@@ -23,6 +23,7 @@ FORMS = (
 _UDP = re.compile(
     r"udp://(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^\[\]:/?#@]+)):(?P<port>[0-9]{1,5})/?(?:\?(?P<query>.+))?"
 )
+_OF_A_LINK = (1, 2)  # scopes of IPv6 groups, RFC 4291: the same group is there on every interface
 _IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -40,7 +41,9 @@ class UdpTarget:
 
     host: str
     port: int
-    group: bool
+    zone: str | int | None = None
+    """The interface, where an address of a link is the same on every one."""
+    group: bool = False
     interface: str | int | None = None
     sources: tuple[str, ...] = ()
 
@@ -54,19 +57,14 @@ class UdpTarget:
         Raises:
             OSError: What the kernel or the resolver says.
         """
-        local = (self._host_to_bind(), self.port)
+        local: tuple[str | int, ...] = (self.host, self.port)
+        if self.zone is not None:
+            local += (0, _index(self.zone))
         async with aiorecv.open_udp(local, reuse_port=self.group, **options) as receiver:
             if self.group:
                 for source in self.sources or (None,):
                     receiver.join_multicast(self.host, self.interface, source)
             yield receiver
-
-    def _host_to_bind(self) -> str:
-        # Groups of a link exist on every one: the kernel wants to know which.
-        local = self.group and self.host.startswith("ff") and self.host[3] in "12"
-        if local and self.interface is not None and "%" not in self.host:
-            return f"{self.host}%{self.interface}"
-        return self.host
 
 
 @attrs.frozen
@@ -106,28 +104,58 @@ def parse_target(text: str) -> Target:
 
 
 def _parse_udp(match: re.Match[str]) -> UdpTarget:
-    address: _IPAddress | None = None
+    interface, sources = _parse_query(match["query"])
+    host, port, zone = match["host"], int(match["port"]), None
+    address: _IPAddress
     if match["ipv6"]:
         address = ipaddress.IPv6Address(unquote(match["ipv6"]))  # %25 stands for the zone's %
+        host, _, zone = str(address).partition("%")
     else:
-        with suppress(ValueError):  # a name
-            address = ipaddress.IPv4Address(match["host"])
-    host = match["host"] if address is None else str(address)
-    query = parse_qsl(match["query"], strict_parsing=True) if match["query"] else []
-    interfaces = [value for name, value in query if name == "interface"]
-    sources = [value for name, value in query if name == "source"]
-    if len(interfaces) + len(sources) < len(query) or len(interfaces) > 1:
-        raise ValueError("after ? come one interface= and any number of source=")
-    group = address is not None and address.is_multicast
-    if query and not group:
-        raise ValueError("interface and source are for multicast groups")
+        try:
+            address = ipaddress.IPv4Address(host)
+        except ValueError:  # a name
+            address = ipaddress.IPv4Address(0)
+    if not address.is_multicast:
+        if match["query"]:
+            raise ValueError("interface and source are for multicast groups")
+        return UdpTarget(host, port, _number(zone))
     for source in sources:
-        if type(ipaddress.ip_address(source)) is not type(address):
+        if ipaddress.ip_address(source).version != address.version:
             raise ValueError(f"source={source} and the group are of two families")
-    interface: str | int | None = interfaces[0] if interfaces else None
-    if isinstance(interface, str) and interface.isdecimal():
-        interface = int(interface)
-    return UdpTarget(host, int(match["port"]), group, interface, tuple(sources))
+    interface = interface or zone
+    if address.version == 6 and address.packed[1] & 0xF in _OF_A_LINK:
+        if not interface:
+            raise ValueError("a group of one link needs interface=")
+        zone = interface
+    return UdpTarget(host, port, _number(zone), True, _number(interface), sources)
+
+
+def _parse_query(query: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """The interface and the sources after the question mark."""
+    pairs = parse_qsl(query, strict_parsing=True) if query else []
+    interfaces = [value for name, value in pairs if name == "interface"]
+    sources = tuple(value for name, value in pairs if name == "source")
+    if len(interfaces) + len(sources) < len(pairs) or len(interfaces) > 1:
+        raise ValueError("after ? come one interface= and any number of source=")
+    return interfaces[0] if interfaces else None, sources
+
+
+def _number(interface: str | None) -> str | int | None:
+    """An interface's index as a number; a name or an address as it is."""
+    if interface and interface.isdecimal() and int(interface) < 2**31:
+        return int(interface)
+    return interface or None
+
+
+def _index(interface: str | int) -> int:
+    if isinstance(interface, int):
+        return interface
+    try:
+        return socket.if_nametoindex(interface)
+    except OSError:
+        raise OSError(
+            errno.ENODEV, f"interface={interface!r}: no interface has that name"
+        ) from None
 
 
 def _check_unused(path: str) -> None:

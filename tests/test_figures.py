@@ -1,0 +1,38 @@
+"""The README shows the run that is recorded, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aiorecv.bench import figures
+
+ROOT = Path(__file__).parents[1]
+RUN = ROOT / "docs" / "figures" / "bars.json"
+
+
+def test_the_readme_shows_the_recorded_run():
+    assert figures.main(["--check", str(RUN), str(ROOT / "README.md")]) == 0
+
+
+def test_a_page_is_written_between_its_marks_and_checked(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- figures -->\nold\n<!-- end of figures -->\nafter\n")
+
+    assert figures.main(["--check", str(RUN), str(page)]) == 1
+    assert "does not show" in capsys.readouterr().err
+    assert figures.main([str(RUN), str(page)]) == 0
+    assert figures.main(["--check", str(RUN), str(page)]) == 0
+
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert "old" not in text
+    assert text.count("\n| ") == len(json.loads(RUN.read_text())["rows"]) + 1
+
+
+def test_a_page_without_marks_is_refused():
+    with pytest.raises(ValueError, match="needs the lines"):
+        figures.written("nothing", json.loads(RUN.read_text()))
