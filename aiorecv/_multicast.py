@@ -12,6 +12,8 @@ from array import array
 from pathlib import Path
 from typing import TypeAlias
 
+from aiorecv._sockets import SocketOptions
+
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # linux/in.h and linux/in6.h; the socket module has none of them.
@@ -31,18 +33,22 @@ _LIMITS = {
 }
 
 
-def join(sock: socket.socket, group: str, interface: str | int | None, source: str | None) -> None:
-    """Join ``group`` on ``sock``; packets of groups it has not joined are kept out from then on."""
-    _change(sock, group, interface, source, _JOIN_GROUP, _JOIN_SOURCE)
+def join(
+    options: SocketOptions, group: str, interface: str | int | None, source: str | None
+) -> None:
+    """Join ``group``; packets of groups it has not joined are kept out from then on."""
+    _change(options, group, interface, source, _JOIN_GROUP, _JOIN_SOURCE)
 
 
-def leave(sock: socket.socket, group: str, interface: str | int | None, source: str | None) -> None:
+def leave(
+    options: SocketOptions, group: str, interface: str | int | None, source: str | None
+) -> None:
     """Leave ``group``, named as it was joined."""
-    _change(sock, group, interface, source, _LEAVE_GROUP, _LEAVE_SOURCE)
+    _change(options, group, interface, source, _LEAVE_GROUP, _LEAVE_SOURCE)
 
 
 def _change(
-    sock: socket.socket,
+    options: SocketOptions,
     group: str,
     interface: str | int | None,
     source: str | None,
@@ -62,13 +68,14 @@ def _change(
             raise ValueError(f"source={source!r} and group={group!r} are of two families")
         request += _sockaddr(sender)
         name = one_source
+    sock = options.sock
     try:
         # By itself a socket gets what any socket of the host has joined, on its port; one of
         # both families, of both.
         if sock.family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, False)
+            options.set(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, False)
         if sock.family != socket.AF_INET6 or sock.type != socket.SOCK_RAW:
-            sock.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, False)
+            options.set(socket.IPPROTO_IP, _IP_MULTICAST_ALL, False)
         sock.setsockopt(level, name, request)
     except OSError as error:
         raise OSError(error.errno, _why(error, address, group, interface)) from None

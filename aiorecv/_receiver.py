@@ -128,6 +128,7 @@ class Receiver:
     def detach(self) -> socket.socket:
         """End the receiver, and give its socket back as it was; the caller closes it.
 
+        Groups that were joined stay joined.
         What was read already is still given by ``receive_nowait()``.
 
         Raises:
@@ -208,7 +209,7 @@ class Receiver:
         """
         if self._delivery.closed:
             raise _closed()
-        join(self._sock, group, interface, source)
+        join(self._options, group, interface, source)
 
     def leave_multicast(
         self, group: str, interface: str | int | None = None, source: str | None = None
@@ -219,7 +220,7 @@ class Receiver:
         """
         if self._delivery.closed:
             raise _closed()
-        leave(self._sock, group, interface, source)
+        leave(self._options, group, interface, source)
 
     def statistics(self) -> ReceiverStatistics:
         """What this receiver has seen since it was opened."""

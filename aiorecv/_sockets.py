@@ -92,7 +92,7 @@ def kind_of(sock: socket.socket) -> Kind:
 class SocketOptions:
     """The options of a socket while a receiver has it, and as they were before."""
 
-    __slots__ = ("_before", "_sock")
+    __slots__ = ("_before", "sock")
 
     def __init__(
         self, sock: socket.socket, kind: Kind, options: ReceiveOptions, *, ours: bool
@@ -103,7 +103,7 @@ class SocketOptions:
             ValueError: If they don't suit the socket, which is then as it was.
             OSError: If the kernel refuses one; the same.
         """
-        self._sock = sock
+        self.sock = sock
         self._before: list[tuple[int, int, int]] = []
         try:
             self._ask_for(kind, options.metadata)
@@ -115,12 +115,13 @@ class SocketOptions:
     def restore(self) -> None:
         """Set everything back to what it was."""
         while self._before:
-            self._sock.setsockopt(*self._before.pop())
+            self.sock.setsockopt(*self._before.pop())
 
-    def _set(self, level: int, name: int, value: int) -> None:
-        before = self._sock.getsockopt(level, name)
+    def set(self, level: int, name: int, value: int) -> None:
+        """Set an option, and note what it was."""
+        before = self.sock.getsockopt(level, name)
         if before != value:
-            self._sock.setsockopt(level, name, value)
+            self.sock.setsockopt(level, name, value)
             self._before.append((level, name, before))
 
     def _ask_for(self, kind: Kind, metadata: Metadata) -> None:
@@ -128,14 +129,14 @@ class SocketOptions:
         if untold:
             raise ValueError(f"metadata={untold}: only IP sockets have that")
         if Metadata.TIMESTAMP in metadata:
-            self._set(*_TIMESTAMP, True)
+            self.set(*_TIMESTAMP, True)
         if Metadata.DROPS in metadata:
-            self._set(*_DROPS, True)
+            self.set(*_DROPS, True)
         for flag in metadata & _OF_IP:
             # An IPv6 socket also gets IPv4 packets, and tells of them by the IPv4 options.
-            self._set(*_IPV4[flag], True)
+            self.set(*_IPV4[flag], True)
             if kind.family == socket.AF_INET6:
-                self._set(*_IPV6[flag], True)
+                self.set(*_IPV6[flag], True)
 
     def _choose_gro(self, kind: Kind, options: ReceiveOptions, ours: bool) -> None:
         if options.gro and not kind.is_udp:
@@ -167,13 +168,13 @@ class SocketOptions:
 
     def _has_gro(self) -> bool:
         try:
-            return bool(self._sock.getsockopt(socket.IPPROTO_UDP, UDP_GRO))
+            return bool(self.sock.getsockopt(socket.IPPROTO_UDP, UDP_GRO))
         except OSError:  # Linux before 5.0
             return False
 
     def _set_gro(self, on: bool, *, must: bool) -> None:
         try:
-            self._set(socket.IPPROTO_UDP, UDP_GRO, on)
+            self.set(socket.IPPROTO_UDP, UDP_GRO, on)
         except OSError as error:
             if must:
                 raise OSError(

@@ -72,7 +72,7 @@ class MessageSource:
         self.receive_buffer_size = 0
         self.on_close: Callable[[], object] | None = None
         self._make_batch: type[PacketBatch] = PacketBatch
-        if sock.family == socket.AF_UNIX:
+        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == socket.AF_UNIX:
             self._take_descriptors(Metadata.RAW in metadata)
         self._metadata = metadata
         self._drops = KernelDrops(sock)

@@ -38,8 +38,9 @@ def send(receiver, data=b"x", *, to, tos=0, ttl=64):
 async def only(receiver) -> aiorecv.Packet:
     """The one packet that is queued."""
     with await receiver.receive() as batch:
-        (packet,) = batch.packets()
-    return packet
+        packets = list(batch.packets())
+    assert len(packets) == 1
+    return packets[0]
 
 
 @pytest.mark.parametrize(

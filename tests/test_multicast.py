@@ -303,3 +303,15 @@ async def test_a_closed_receiver_joins_and_leaves_nothing(receiver):
         receiver.join_multicast(IPV4.group, "lo")
     with pytest.raises(aiorecv.ReceiverClosedError):
         receiver.leave_multicast(IPV4.group, "lo")
+
+
+async def test_detach_lets_groups_of_others_in_again():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("", 0))
+        receiver = aiorecv.from_socket(sock)
+        receiver.join_multicast("239.7.7.7", "lo")
+        assert not sock.getsockopt(socket.IPPROTO_IP, 49)  # IP_MULTICAST_ALL
+
+        receiver.detach()
+
+        assert sock.getsockopt(socket.IPPROTO_IP, 49)
