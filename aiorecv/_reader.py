@@ -38,6 +38,8 @@ _HEALING = frozenset(
         errno.ENONET,
         errno.EPROTO,
         errno.EACCES,
+        # The peer of an AF_UNIX socket went away; another may come.
+        errno.ECONNRESET,
         # The interface is down, or memory is short.
         errno.ENETDOWN,
         errno.ENOBUFS,

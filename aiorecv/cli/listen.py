@@ -107,9 +107,9 @@ async def _watch(receiver: Receiver, title: str, quota: Quota | None) -> None:
     with _make_view() as view:
         view.begin(title)
         while not reading.done():
-            await asyncio.wait([reading], timeout=_PERIOD)
             elapsed, used = time.monotonic() - began, time.process_time() - cpu
             view.update(Report.of(receiver.statistics(), elapsed=elapsed, cpu=used))
+            await asyncio.wait([reading], timeout=_PERIOD)
     await reading  # for its error
 
 

@@ -7,7 +7,8 @@ import os
 import platform
 import socket
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import attrs
@@ -137,10 +138,9 @@ def _packet_sockets() -> Finding:
 
 
 def _package(name: str, extra: str) -> Finding:
-    try:
+    if find_spec(name):
         return Finding(name, True, version(name))
-    except PackageNotFoundError:
-        return Finding(name, False, "not installed", f"pip install 'aiorecv[{extra}]'")
+    return Finding(name, False, "not installed", f"pip install 'aiorecv[{extra}]'")
 
 
 _SWITCHES = {

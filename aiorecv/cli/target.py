@@ -114,6 +114,7 @@ def _parse_udp(match: re.Match[str]) -> UdpTarget:
         try:
             address = ipaddress.IPv4Address(host)
         except ValueError:  # a name
+            host.encode("idna")  # or the resolver would refuse it by a UnicodeError
             address = ipaddress.IPv4Address(0)
     if not address.is_multicast:
         if match["query"]:
