@@ -20,10 +20,11 @@ from aiorecv._payloads import (
     SLOTS_SHIFT,
     TRAINS,
     Layout,
+    cutter,
     lay_out,
     packets_in,
     payloads,
-    trains,
+    pieces,
 )
 from aiorecv._slabs import Slab
 
@@ -92,13 +93,13 @@ class PacketBatch:
     def __iter__(self) -> Iterator[Pair]:
         slab = self._live()
         read = self._read
-        if read & TRAINS:
-            return chain.from_iterable(self._trains(slab))
-        data = payloads(slab, read)
-        if read & ONE_PEER:
+        cut = cutter(slab, read)
+        if cut is not None and read & ONE_PEER:
             # The product with one address makes the same pairs as zip does, in half its time.
-            return product(data, (self._senders.one(slab.peers[0]),))
-        return zip(data, self._senders.many(slab.peers[: self._received].tolist()), strict=True)
+            return product(cut(slab.buffer), (self._senders.one(slab.peers[0]),))
+        if self._count == 1:
+            return iter([(slab.buffer[: self.nbytes], self._senders.one(slab.peers[0]))])
+        return chain.from_iterable(self._pieces(slab))
 
     @overload
     def __getitem__(self, index: int) -> Pair: ...
@@ -125,9 +126,7 @@ class PacketBatch:
     def addresses(self) -> Sequence[Address]:
         """The senders' addresses, one a packet."""
         slab = self._live()
-        if self._read & ONE_PEER:
-            return [self._senders.one(slab.peers[0])] * self._count
-        senders = self._senders.many(slab.peers[: self._received].tolist())
+        senders = self._message_senders(slab)
         if not self._read & TRAINS:
             return senders
         counts = (packets_in(slab, message) for message in range(self._received))
@@ -269,11 +268,19 @@ class PacketBatch:
     def _detail(self, slab: Slab, message: int) -> Details:
         return details(slab, message, self._metadata)
 
-    def _trains(self, slab: Slab) -> Iterator[Iterator[Pair]]:
-        numbers = slab.peers[: self._received].tolist()
-        for data, number in zip(trains(slab, self._received), numbers, strict=True):
-            yield product(data, (self._senders.one(number),))
-            self._live()  # before the next train is cut
+    def _message_senders(self, slab: Slab) -> Sequence[Address]:
+        if self._read & ONE_PEER:
+            return [self._senders.one(slab.peers[0])] * self._received
+        return self._senders.many(slab.peers[: self._received].tolist())
+
+    def _pieces(self, slab: Slab) -> Iterator[Iterator[Pair]]:
+        senders = self._message_senders(slab)
+        for first, data in pieces(slab, self._read):
+            if self._read & TRAINS:
+                yield product(data, senders[first : first + 1])
+            else:
+                yield zip(data, senders[first : first + len(data)], strict=True)
+            self._live()  # before the next piece is cut
 
 
 def _released() -> BatchReleasedError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain
+from itertools import accumulate
 from operator import getitem
 from struct import Struct
 from typing import Any
@@ -30,6 +30,10 @@ BYTES_SHIFT = lib.AIORECV_BYTES_SHIFT
 _CUT_FROM = 4
 _MOST_CUTTERS = 256
 
+# What is cut at once, at most: as many packets as a window usually has, MTU-sized ones included.
+_PIECE_BYTES = 1 << 17
+_PIECE_PACKETS = 64
+
 
 @lru_cache(maxsize=256)
 def _train_cutter(segment: int, length: int) -> Callable[..., tuple[bytes, ...]]:
@@ -39,45 +43,59 @@ def _train_cutter(segment: int, length: int) -> Callable[..., tuple[bytes, ...]]
 
 def payloads(slab: Slab, read: int) -> Sequence[bytes]:
     """All packets' bytes, in order."""
-    cut = slab.cutters.get(read)
+    cut = cutter(slab, read)
     if cut is not None:
         return cut(slab.buffer)
     received = read & RECEIVED_MASK
     if read & TRAINS:
-        return list(chain.from_iterable(trains(slab, received)))
+        return [data for _, piece in pieces(slab, read) for data in piece]
     if received == 1:
         return (slab.buffer[: read >> BYTES_SHIFT],)
-    if read & EQUAL and received >= _CUT_FROM:
-        return _make_cutter(slab, read)(slab.buffer)
     return list(map(getitem, slab.buffers(), map(slice, slab.lengths[:received].tolist())))
 
 
-def _make_cutter(slab: Slab, read: int) -> Callable[[Any], tuple[bytes, ...]]:
-    """Cut all packets of a read at once: their number and their length are the read's."""
-    received = read & RECEIVED_MASK
-    length = (read >> BYTES_SHIFT) // received
-    between = f"{length}s{slab.slot_size - length}x"
-    if len(slab.cutters) >= _MOST_CUTTERS:
-        slab.cutters.clear()
-    cut = slab.cutters[read] = Struct(between * (received - 1) + f"{length}s").unpack_from
+def cutter(slab: Slab, read: int) -> Callable[[Any], tuple[bytes, ...]] | None:
+    """What cuts all packets out of the slab's buffer at once, if they are many of one length."""
+    cut = slab.cutters.get(read)
+    if cut is None and read & EQUAL and read & RECEIVED_MASK >= _CUT_FROM:
+        received, nbytes = read & RECEIVED_MASK, read >> BYTES_SHIFT
+        if nbytes <= _PIECE_BYTES:
+            length = nbytes // received
+            skip = f"{length}s{slab.slot_size - length}x" * (received - 1)
+            if len(slab.cutters) >= _MOST_CUTTERS:
+                slab.cutters.clear()
+            cut = slab.cutters[read] = Struct(f"{skip}{length}s").unpack_from
     return cut
 
 
-def trains(slab: Slab, received: int) -> Iterator[Sequence[bytes]]:
-    """The bytes of each message's packets, message by message, in a read that had trains.
+def pieces(slab: Slab, read: int) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """The packets' bytes in pieces, in order, each with the number of its first message.
 
-    One train at a time, so that its bytes are still in the cache when they are used; whoever asks
-    for the next one still has the lease.
+    A piece is a train, or some slots: its bytes are still in the cache when they are used. It is
+    cut when it is asked for: whoever asks still has the lease.
     """
+    received = read & RECEIVED_MASK
     lengths = slab.lengths[:received].tolist()
-    segments = ffi.unpack(slab.core.segments, received)
-    start = 0
-    for length, segment in zip(lengths, segments, strict=True):
-        if segment:
-            yield _train_cutter(segment, length)(slab.buffer, start)
-        else:
-            yield (slab.buffer[start : start + length],)
-        start += slab.slot_size
+    if read & TRAINS:
+        return _pieces_of_trains(slab, lengths)
+    return _pieces_of_slots(slab, lengths)
+
+
+def _pieces_of_slots(slab: Slab, lengths: list[int]) -> Iterator[tuple[int, Sequence[bytes]]]:
+    buffers = slab.buffers()
+    for start in range(0, len(lengths), _PIECE_PACKETS):
+        stop = start + _PIECE_PACKETS
+        yield start, list(map(getitem, buffers[start:stop], map(slice, lengths[start:stop])))
+
+
+def _pieces_of_trains(slab: Slab, lengths: list[int]) -> Iterator[tuple[int, Sequence[bytes]]]:
+    segments = ffi.unpack(slab.core.segments, len(lengths))
+    for message, (length, segment) in enumerate(zip(lengths, segments, strict=True)):
+        start = message * slab.slot_size
+        if not segment:
+            yield message, (slab.buffer[start : start + length],)
+            continue
+        yield message, _train_cutter(segment, length)(slab.buffer, start)
 
 
 def packets_in(slab: Slab, message: int) -> int:
