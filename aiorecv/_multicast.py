@@ -107,7 +107,7 @@ def _index(group: IPAddress, interface: str | int | None) -> int:
     if isinstance(interface, bool) or not isinstance(interface, int | str):
         raise TypeError(f"interface is a name, an index or an address, not {interface!r}")
     if isinstance(interface, int):
-        if interface < 0:
+        if not 0 <= interface < 2**32:
             raise ValueError(f"interface={interface}: an index is 1 or more, 0 lets routes choose")
         return interface
     try:

@@ -121,6 +121,7 @@ class Reader:
         slots = self.window.slots
         if slots != self.slots:
             slots = self.follow_window()
+        batch: PacketBatch | None
         try:
             batch = self.source.read(slots, polled)
         except (OSError, HungUpError) as error:

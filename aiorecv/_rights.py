@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from aiorecv._addresses import AddressTable
 from aiorecv._batch import CopiedBatch, PacketBatch
+from aiorecv._leases import LeasedBatch
 from aiorecv._native._core import lib
 from aiorecv._packet import Ancillary, Details, Metadata, ancillary
 from aiorecv._slabs import Slab
@@ -33,7 +34,8 @@ class _Owning(PacketBatch):
     _passed: dict[int, list[int]]
 
     def _details(self, start: int) -> Iterator[Details]:
-        for packet, about in enumerate(super()._details(start), start):
+        told = super()._details(start)  # type: ignore[safe-super]  # mixed into a whole batch
+        for packet, about in enumerate(told, start):
             self._passed.pop(packet, None)
             yield about
 
@@ -45,13 +47,13 @@ class _Owning(PacketBatch):
             _, passed = self._passed.popitem()
             for descriptor in passed:
                 os.close(descriptor)
-        super().release()
+        super().release()  # type: ignore[safe-super]  # mixed into a whole batch
 
     def __del__(self) -> None:
         self.release()
 
 
-class RightsBatch(_Owning):
+class RightsBatch(_Owning, LeasedBatch):
     """A batch of a socket that may be sent descriptors, asked for by ``Metadata.RAW``."""
 
     __slots__ = ("_passed",)

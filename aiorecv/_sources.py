@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from aiorecv._addresses import AddressTable
-from aiorecv._batch import PacketBatch
+from aiorecv._leases import LeasedBatch
 from aiorecv._native._core import ffi, lib
 from aiorecv._options import portable_wanted
 from aiorecv._packet import Metadata
@@ -71,7 +71,7 @@ class MessageSource:
         self.slot_size = slot_size
         self.receive_buffer_size = 0
         self.on_close: Callable[[], object] | None = None
-        self._make_batch: type[PacketBatch] = PacketBatch
+        self._make_batch: type[LeasedBatch] = LeasedBatch
         if sock.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == socket.AF_UNIX:
             self._take_descriptors(Metadata.RAW in metadata)
         self._metadata = metadata
@@ -80,7 +80,7 @@ class MessageSource:
         self._stacks = memory.pool.stacks(slot_size)
         self._use_peers(memory.peers)
 
-    def read(self, slots: int, polled: bool) -> PacketBatch | None:
+    def read(self, slots: int, polled: bool) -> LeasedBatch | None:
         """What is queued, up to ``slots`` messages; None if nothing is.
 
         Raises:
@@ -158,7 +158,7 @@ class SeqpacketSource(MessageSource):
 
     __slots__ = ()
 
-    def read(self, slots: int, polled: bool) -> PacketBatch | None:
+    def read(self, slots: int, polled: bool) -> LeasedBatch | None:
         """The same; empty packets of a peer that has hung up are its end.
 
         Raises:

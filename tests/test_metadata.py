@@ -38,7 +38,7 @@ def send(receiver, data=b"x", *, to, tos=0, ttl=64):
 async def only(receiver) -> aiorecv.Packet:
     """The one packet that is queued."""
     with await receiver.receive() as batch:
-        packets = list(batch.packets())
+        packets: list[aiorecv.Packet] = list(batch.packets())
     assert len(packets) == 1
     return packets[0]
 

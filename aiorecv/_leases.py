@@ -1,0 +1,159 @@
+"""Leases: the batch that a read makes. It has a slab on loan until it is released or dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, product, repeat
+from typing import Any, overload
+
+from aiorecv._addresses import Address, AddressTable
+from aiorecv._batch import PacketBatch, Pair, released_error
+from aiorecv._packet import Details, Metadata, details
+from aiorecv._payloads import (
+    ONE_PEER,
+    RECEIVED_MASK,
+    TRAINS,
+    Layout,
+    cutter,
+    lay_out,
+    packets_in,
+    payloads,
+    pieces,
+)
+from aiorecv._slabs import Slab
+
+
+class LeasedBatch(PacketBatch):
+    """Packets where the kernel wrote them: in the slots of a slab."""
+
+    __slots__ = ("_exporter", "_senders", "_slab")
+
+    def __init__(
+        self, slab: Slab, senders: AddressTable, read: int, polled: bool, metadata: Metadata
+    ) -> None:
+        self._slab: Slab | None = slab
+        self._senders = senders
+        self._read = read
+        self._received = read & RECEIVED_MASK
+        self._count = slab.core.packets if read & TRAINS else self._received
+        self._exporter: Any = None
+        self._layout: Layout | None = None
+        self._metadata = metadata
+        self.polled = polled
+
+    def __iter__(self) -> Iterator[Pair]:
+        slab = self._live()
+        read = self._read
+        cut = cutter(slab, read)
+        if cut is not None and read & ONE_PEER:
+            # The product with one address makes the same pairs as zip does, in half its time.
+            return product(cut(slab.buffer), (self._senders.one(slab.peers[0]),))
+        if self._count == 1:
+            return iter([(slab.buffer[: self.nbytes], self._senders.one(slab.peers[0]))])
+        return chain.from_iterable(self._pieces(slab))
+
+    @overload
+    def __getitem__(self, index: int) -> Pair: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Pair]: ...
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
+        if isinstance(index, slice):
+            return list(zip(self.payloads()[index], self.addresses()[index], strict=True))
+        layout = self._laid_out()
+        start = layout.offsets[index]
+        data = self._live().buffer[start : start + layout.lengths[index]]
+        # One look-up, not one for each packet of the batch.
+        peers = self._live().peers
+        if self._read & ONE_PEER:
+            return data, self._senders.one(peers[0])
+        if self._read & TRAINS:
+            return data, self.addresses()[index]
+        return data, self._senders.one(peers[range(self._count)[index]])
+
+    def payloads(self) -> Sequence[bytes]:
+        return payloads(self._live(), self._read)
+
+    def addresses(self) -> Sequence[Address]:
+        slab = self._live()
+        senders = self._message_senders(slab)
+        if not self._read & TRAINS:
+            return senders
+        counts = (packets_in(slab, message) for message in range(self._received))
+        return list(chain.from_iterable(map(repeat, senders, counts)))
+
+    @property
+    def buffer(self) -> memoryview:
+        slab = self._live()
+        if self._exporter is None:
+            self._exporter = slab.export()
+        used = self._received * slab.slot_size
+        return memoryview(self._exporter)[:used].toreadonly()
+
+    def release(self) -> None:
+        slab = self._slab
+        if slab is not None:
+            self._slab = None
+            if self._exporter is None:
+                slab.give()
+            else:
+                self._exporter = None
+
+    def __del__(self) -> None:
+        if self._slab is not None:
+            self.release()
+
+    def _live(self) -> Slab:
+        slab = self._slab
+        if slab is None:
+            raise released_error()
+        return slab
+
+    def _empty_at_end(self) -> int:
+        """How many packets at the end have neither bytes nor ancillary data."""
+        core = self._live().core
+        left = self._received
+        while left and not core.lengths[left - 1] and not core.controls[left - 1]:
+            left -= 1
+        return self._received - left
+
+    def _drop_last(self, empty: int) -> None:
+        """Leave out so many empty packets at the end; some are left."""
+        self._received -= empty
+        self._count -= empty
+        self._read -= empty
+        if self._received == 1:
+            self._read |= ONE_PEER
+
+    def _laid_out(self) -> Layout:
+        slab = self._live()
+        if self._layout is None:
+            timestamps = Metadata.TIMESTAMP in self._metadata
+            self._layout = lay_out(slab, self._read, self._count, timestamps)
+        return self._layout
+
+    def _details(self, start: int) -> Iterator[Details]:
+        """What is known of each packet from number ``start`` on."""
+        trains = self._read & TRAINS
+        for message in range(self._received):
+            slab = self._live()
+            packets = packets_in(slab, message) if trains else 1
+            if start < packets:
+                yield from repeat(self._detail(slab, message), packets - start)
+            start = max(start - packets, 0)
+
+    def _detail(self, slab: Slab, message: int) -> Details:
+        return details(slab, message, self._metadata)
+
+    def _message_senders(self, slab: Slab) -> Sequence[Address]:
+        if self._read & ONE_PEER:
+            return [self._senders.one(slab.peers[0])] * self._received
+        return self._senders.many(slab.peers[: self._received].tolist())
+
+    def _pieces(self, slab: Slab) -> Iterator[Iterator[Pair]]:
+        senders = self._message_senders(slab)
+        for first, data in pieces(slab, self._read):
+            if self._read & TRAINS:
+                yield product(data, senders[first : first + 1])
+            else:
+                yield zip(data, senders[first : first + len(data)], strict=True)
+            self._live()  # before the next piece is cut
