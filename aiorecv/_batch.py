@@ -29,13 +29,12 @@ class PacketBatch(ABC):
     ``len()``, ``nbytes``, ``polled``, ``full`` and ``slots`` still answer.
     """
 
-    __slots__ = ("__weakref__", "_count", "_layout", "_metadata", "_read", "_received", "polled")
+    __slots__ = ("__weakref__", "_count", "_layout", "_metadata", "_read", "polled")
 
     _count: int
     _layout: Layout | None
     _metadata: Metadata
     _read: int
-    _received: int
 
     polled: bool
     """Whether the read had to wait until the descriptor was reported readable."""
@@ -60,6 +59,11 @@ class PacketBatch(ABC):
     def full(self) -> bool:
         """Whether the read filled every slot, so that there may have been more."""
         return self._received == self.slots
+
+    @property
+    def _received(self) -> int:
+        """Slots the read filled: with GRO fewer than there are packets."""
+        return self._read & RECEIVED_MASK
 
     @abstractmethod
     def __iter__(self) -> Iterator[Pair]: ...
@@ -187,7 +191,6 @@ class CopiedBatch(PacketBatch):
         self._count = len(self._pairs)
         about = batch._read & ~TRAINS & (1 << BYTES_SHIFT) - 1
         self._read = about | sum(self._layout.lengths) << BYTES_SHIFT
-        self._received = batch._received
         self._metadata = batch._metadata
         self._told = list(batch._details(start)) if batch._metadata else []
         self.polled = batch.polled

@@ -89,7 +89,7 @@ class Delivery:
         batch = self._take()
         if batch is not None or self.closed:
             return batch
-        return self._read(monotonic(), polled=False)
+        return self._read(monotonic(), False)
 
     def ready(self) -> PacketBatch | None:
         """A batch if it can be had without suspending; else None, and ``later()`` has it."""
@@ -104,7 +104,7 @@ class Delivery:
         now = monotonic()
         if now < self._reader.try_at and not self._readiness.reported:
             return None
-        batch = self._read(now, polled=False)
+        batch = self._read(now, False)
         if batch is not None and now >= self._turn_end:
             # The loop's other tasks come first; keeping the batch keeps it from cancellation.
             self._kept = batch
@@ -145,7 +145,7 @@ class Delivery:
         now = monotonic()
         self._turn_end = now + self._turn_limit
         try:
-            self._kept = self._read(now, polled=True)
+            self._kept = self._read(now, True)
         except (SystemExit, KeyboardInterrupt):
             if self._kept is not None:  # the next callback would read over it
                 self._wake()
@@ -168,7 +168,7 @@ class Delivery:
             else:
                 readiness.back_off()
 
-    def _read(self, now: float, *, polled: bool) -> PacketBatch | None:
+    def _read(self, now: float, polled: bool) -> PacketBatch | None:
         reader = self._reader
         self._readiness.reported = False
         try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Self
+from weakref import ref
 
 from aiorecv._batch import PacketBatch, Pair
 from aiorecv._delivery import Delivery, Split
@@ -17,7 +17,7 @@ class Batches:
     def __init__(self, receiver: object, delivery: Delivery) -> None:
         self._receiver = receiver  # or it would be closed as dropped
         self._delivery = delivery
-        self._last: weakref.ref[PacketBatch] | None = None
+        self._last: ref[PacketBatch] | None = None
 
     def __aiter__(self) -> Self:
         return self
@@ -33,7 +33,7 @@ class Batches:
             batch = await self._delivery.later()
             if batch is None:
                 raise StopAsyncIteration
-        self._last = weakref.ref(batch)
+        self._last = ref(batch)
         return batch
 
 

@@ -34,8 +34,7 @@ class LeasedBatch(PacketBatch):
         self._slab: Slab | None = slab
         self._senders = senders
         self._read = read
-        self._received = read & RECEIVED_MASK
-        self._count = slab.core.packets if read & TRAINS else self._received
+        self._count = slab.core.packets if read & TRAINS else read & RECEIVED_MASK
         self._exporter: Any = None
         self._layout: Layout | None = None
         self._metadata = metadata
@@ -118,7 +117,6 @@ class LeasedBatch(PacketBatch):
 
     def _drop_last(self, empty: int) -> None:
         """Leave out so many empty packets at the end; some are left."""
-        self._received -= empty
         self._count -= empty
         self._read -= empty
         if self._received == 1:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from aiorecv._batch import PacketBatch
 from aiorecv._options import ReceiveOptions, window_slots
+from aiorecv._payloads import RECEIVED_MASK
 from aiorecv._sources import HungUpError, MessageSource
 from aiorecv._window import WindowPolicy
 
@@ -129,7 +130,7 @@ class Reader:
         if batch is None:
             self.try_at = now + _RETRY_AFTER
             return None
-        received = batch._received
+        received = batch._read & RECEIVED_MASK
         if received < slots:
             # The socket is drained; asking again would only buy an EAGAIN (410 ns).
             self.try_at = now + _RETRY_AFTER
