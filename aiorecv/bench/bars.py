@@ -238,6 +238,8 @@ def _chosen(arguments: argparse.Namespace) -> Iterator[Row]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, and print the table; 1 if packets or bytes were lost, whatever the ratios."""
     arguments = _arguments(argv)
+    if arguments.json is not None:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
     results = []
     print(HEADING)
     for name, factory in loops(arguments.loop).items():
