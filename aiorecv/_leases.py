@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, product, repeat
+from operator import getitem
 from typing import Any, overload
 
 from aiorecv._addresses import Address, AddressTable
@@ -18,7 +19,7 @@ from aiorecv._payloads import (
     lay_out,
     packets_in,
     payloads,
-    pieces,
+    trains,
 )
 from aiorecv._slabs import Slab
 
@@ -26,7 +27,7 @@ from aiorecv._slabs import Slab
 class LeasedBatch(PacketBatch):
     """Packets where the kernel wrote them: in the slots of a slab."""
 
-    __slots__ = ("_exporter", "_senders", "_slab")
+    __slots__ = ("_exporter", "_lengths", "_senders", "_slab")
 
     def __init__(
         self, slab: Slab, senders: AddressTable, read: int, polled: bool, metadata: Metadata
@@ -36,6 +37,7 @@ class LeasedBatch(PacketBatch):
         self._read = read
         self._count = slab.core.packets if read & TRAINS else read & RECEIVED_MASK
         self._exporter: Any = None
+        self._lengths: list[int] | None = None
         self._layout: Layout | None = None
         self._metadata = metadata
         self.polled = polled
@@ -49,7 +51,7 @@ class LeasedBatch(PacketBatch):
             return product(cut(slab.buffer), (self._senders.one(slab.peers[0]),))
         if self._count == 1:
             return iter([(slab.buffer[: self.nbytes], self._senders.one(slab.peers[0]))])
-        return chain.from_iterable(self._pieces(slab))
+        return chain.from_iterable(self._pieces())
 
     @overload
     def __getitem__(self, index: int) -> Pair: ...
@@ -92,6 +94,8 @@ class LeasedBatch(PacketBatch):
         slab = self._slab
         if slab is not None:
             self._slab = None
+            if self._lengths is not None:
+                self._lengths[:] = [_RELEASED] * len(self._lengths)
             if self._exporter is None:
                 slab.give()
             else:
@@ -147,11 +151,25 @@ class LeasedBatch(PacketBatch):
             return [self._senders.one(slab.peers[0])] * self._received
         return self._senders.many(slab.peers[: self._received].tolist())
 
-    def _pieces(self, slab: Slab) -> Iterator[Iterator[Pair]]:
+    def _pieces(self) -> Iterator[Iterator[Pair]]:
+        slab = self._live()  # again: this begins when the first packet is asked for
         senders = self._message_senders(slab)
-        for first, data in pieces(slab, self._read):
-            if self._read & TRAINS:
-                yield product(data, senders[first : first + 1])
-            else:
-                yield zip(data, senders[first : first + len(data)], strict=True)
-            self._live()  # before the next piece is cut
+        if not self._read & TRAINS:
+            # One packet at a time, so that the next one's bytes take the memory of the last.
+            if self._lengths is None:
+                self._lengths = slab.lengths[: self._received].tolist()
+            yield zip(map(getitem, slab.buffers(), map(slice, self._lengths)), senders, strict=True)
+            return
+        for sender, data in zip(senders, trains(slab, self._received), strict=True):
+            yield product(data, (sender,))
+            self._live()  # before the next train is cut
+
+
+class _Released:
+    """In the place of a packet's length: whoever cuts by it learns that the batch is gone."""
+
+    def __index__(self) -> int:
+        raise released_error()
+
+
+_RELEASED: Any = _Released()

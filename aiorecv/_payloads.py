@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import getitem
 from struct import Struct
 from typing import Any
@@ -30,9 +30,8 @@ BYTES_SHIFT = lib.AIORECV_BYTES_SHIFT
 _CUT_FROM = 4
 _MOST_CUTTERS = 256
 
-# What is cut at once, at most: as many packets as a window usually has, MTU-sized ones included.
-_PIECE_BYTES = 1 << 17
-_PIECE_PACKETS = 64
+# What is cut at once, at most: a usual window of MTU-sized packets.
+_CUT_BYTES = 1 << 17
 
 
 @lru_cache(maxsize=256)
@@ -48,7 +47,7 @@ def payloads(slab: Slab, read: int) -> Sequence[bytes]:
         return cut(slab.buffer)
     received = read & RECEIVED_MASK
     if read & TRAINS:
-        return [data for _, piece in pieces(slab, read) for data in piece]
+        return list(chain.from_iterable(trains(slab, received)))
     if received == 1:
         return (slab.buffer[: read >> BYTES_SHIFT],)
     return list(map(getitem, slab.buffers(), map(slice, slab.lengths[:received].tolist())))
@@ -59,7 +58,7 @@ def cutter(slab: Slab, read: int) -> Callable[[Any], tuple[bytes, ...]] | None:
     cut = slab.cutters.get(read)
     if cut is None and read & EQUAL and read & RECEIVED_MASK >= _CUT_FROM:
         received, nbytes = read & RECEIVED_MASK, read >> BYTES_SHIFT
-        if nbytes <= _PIECE_BYTES:
+        if nbytes <= _CUT_BYTES:
             length = nbytes // received
             skip = f"{length}s{slab.slot_size - length}x" * (received - 1)
             if len(slab.cutters) >= _MOST_CUTTERS:
@@ -68,34 +67,21 @@ def cutter(slab: Slab, read: int) -> Callable[[Any], tuple[bytes, ...]] | None:
     return cut
 
 
-def pieces(slab: Slab, read: int) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """The packets' bytes in pieces, in order, each with the number of its first message.
+def trains(slab: Slab, received: int) -> Iterator[Sequence[bytes]]:
+    """The bytes of each message's packets, message by message, in a read that had trains.
 
-    A piece is a train, or some slots: its bytes are still in the cache when they are used. It is
-    cut when it is asked for: whoever asks still has the lease.
+    One train at a time, so that its bytes are still in the cache when they are used; whoever asks
+    for the next one still has the lease.
     """
-    received = read & RECEIVED_MASK
     lengths = slab.lengths[:received].tolist()
-    if read & TRAINS:
-        return _pieces_of_trains(slab, lengths)
-    return _pieces_of_slots(slab, lengths)
-
-
-def _pieces_of_slots(slab: Slab, lengths: list[int]) -> Iterator[tuple[int, Sequence[bytes]]]:
-    buffers = slab.buffers()
-    for start in range(0, len(lengths), _PIECE_PACKETS):
-        stop = start + _PIECE_PACKETS
-        yield start, list(map(getitem, buffers[start:stop], map(slice, lengths[start:stop])))
-
-
-def _pieces_of_trains(slab: Slab, lengths: list[int]) -> Iterator[tuple[int, Sequence[bytes]]]:
-    segments = ffi.unpack(slab.core.segments, len(lengths))
-    for message, (length, segment) in enumerate(zip(lengths, segments, strict=True)):
-        start = message * slab.slot_size
-        if not segment:
-            yield message, (slab.buffer[start : start + length],)
-            continue
-        yield message, _train_cutter(segment, length)(slab.buffer, start)
+    segments = ffi.unpack(slab.core.segments, received)
+    start = 0
+    for length, segment in zip(lengths, segments, strict=True):
+        if segment:
+            yield _train_cutter(segment, length)(slab.buffer, start)
+        else:
+            yield (slab.buffer[start : start + length],)
+        start += slab.slot_size
 
 
 def packets_in(slab: Slab, message: int) -> int:

@@ -150,3 +150,22 @@ def test_bytes_are_the_users_for_ever(read):
     read(b"xxxx", b"yyy")
 
     assert [data for data, _ in pairs] == [b"mine", b"too"]
+
+
+SIZES = (b"one", b"three", b"x", b"fourteen bytes")
+
+
+def test_iterators_over_packets_of_several_sizes_end_when_their_batch_is_released(read):
+    batch = read(*SIZES)
+    begun, other, late = iter(batch), iter(batch), iter(batch)
+    assert next(begun)[0] == next(other)[0] == b"one"
+
+    batch.release()
+
+    for pairs in (begun, other, late):
+        with pytest.raises(aiorecv.BatchReleasedError):
+            next(pairs)
+
+
+def test_an_iterator_keeps_a_batch_that_nobody_else_has(read):
+    assert [data for data, _ in read(*SIZES)] == list(SIZES)
