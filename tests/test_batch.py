@@ -217,3 +217,12 @@ async def test_cut_datagrams_are_counted_and_do_not_spoil_their_neighbours():
         assert seen == [(b"ab", False), (b"abcd", True), (b"gh", False)]
         statistics = receiver.statistics()
         assert (statistics.truncated, statistics.bytes, statistics.packets) == (1, 8, 3)
+
+
+def test_more_lengths_than_are_remembered_all_come_out_right(source, senders):
+    sender = senders[0]
+    for length in range(300):
+        for _ in range(4):
+            sender.send(b"x" * length)
+        with source.read(4, False) as batch:
+            assert list(batch.payloads()) == [b"x" * length] * 4

@@ -300,3 +300,12 @@ async def test_gro_is_for_udp_alone(network, gro):
         else:
             async with aiorecv.from_socket(sock, gro=gro) as receiver:
                 assert receiver.statistics().packets == 0
+
+
+async def test_a_socket_of_another_family_is_refused_and_stays_open():
+    needs_root()
+    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0) as sock:
+        with pytest.raises(ValueError, match="neither IP, AF_UNIX nor netlink"):
+            aiorecv.from_socket(sock)
+
+        assert sock.fileno() != -1
