@@ -105,7 +105,10 @@ class SlabPool:
         self.warmed = warmed
         self.warm = False
         self.now = 0
-        self.slabs: weakref.WeakSet[Slab] = weakref.WeakSet()
+        # All of them, lent ones too: a slab that only its batch knew would be garbage with it, and
+        # the collector, which finalizes a whole cycle first, would unmap it before the batch's
+        # own end gives it back.
+        self.slabs: set[Slab] = set()
         self.exported: dict[int, tuple[weakref.ref[Any], Slab]] = {}
         self._kinds: dict[int, list[list[Slab]]] = {}
         self._cutters: dict[int, Cutters] = {}
@@ -146,6 +149,7 @@ class SlabPool:
                 stale = 0
                 while stale < len(stack) and stack[stale].stamp < self.now - 1:
                     stale += 1
+                self.slabs.difference_update(stack[:stale])
                 del stack[:stale]
                 left = left or bool(stack)
         if left and not self.warm:

@@ -297,3 +297,26 @@ print(bytes(kept[1][0]))
     )
 
     assert (ran.stdout, ran.stderr) == ("b'x'\n", "")
+
+
+@attrs.frozen
+class _Bound:
+    """An address to send to."""
+
+    local_addr: object
+
+
+def test_a_batch_in_a_cycle_of_garbage_gives_back_memory_that_is_still_mapped():
+    """The collector finalizes all of a cycle at once, the slab's mapping too if it were in it."""
+    with open_source() as source:
+        for number in range(50):
+            send(_Bound(source.sock.getsockname()), b"packet %d" % number)
+            batch = source.read(4, False)
+            assert batch is not None
+            assert batch.payloads() == (b"packet %d" % number,)
+            cycle: list[object] = [batch]
+            cycle.append(cycle)
+            del batch, cycle
+            gc.collect()
+
+        assert len(source._memory.pool.slabs) == 1
