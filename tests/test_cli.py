@@ -267,3 +267,22 @@ def test_a_receiver_that_got_nothing_has_no_cost_a_packet():
     report = Report(elapsed=1, cpu=1, packets=0, bytes=0, drops=0, receive_buffer_size=1)
 
     assert Result("nobody", 10, report).cpu_per_million is None
+
+
+def test_the_demo_works_in_a_directory_that_has_another_aiorecv(tmp_path):
+    """The installed command is run in a source tree, whose C part may not be built."""
+    package = tmp_path / "aiorecv"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise ImportError('not the installed one')")
+
+    done = subprocess.run(
+        (sys.executable, "-P", *AIORECV[1:], "demo", "--seconds", "0.2"),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment(),
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(ROW.findall(done.stdout)) == 3

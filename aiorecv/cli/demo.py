@@ -19,8 +19,9 @@ from aiorecv.cli.plain import PlainView
 from aiorecv.cli.report import Report, Result
 from aiorecv.cli.view import LiveView, choose_view, make_table
 
-_FLOOD = (sys.executable, "-m", "aiorecv.bench.flood")
-_COUNTER = (sys.executable, "-m", "aiorecv.cli.counter")
+# -P: what is installed, and not a source tree that happens to be the working directory.
+_FLOOD = (sys.executable, "-P", "-m", "aiorecv.bench.flood")
+_COUNTER = (sys.executable, "-P", "-m", "aiorecv.cli.counter")
 
 # asyncio reads each packet into a new buffer of 256 KiB, which glibc maps and unmaps each time
 # until its threshold happens to have grown: four times slower. This gives it its better value.
