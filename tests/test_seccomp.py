@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import subprocess
 import sys
@@ -36,7 +37,11 @@ def recvmmsg(slots, flags, timeout):
 
 def _run(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    # The sandbox is one for recvmmsg, whatever path the tests themselves take.
+    kept = {name: value for name, value in os.environ.items() if name != "AIORECV_PORTABLE"}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env=kept
+    )
 
 
 def _probe(code: str) -> subprocess.CompletedProcess[str]:

@@ -111,6 +111,8 @@ class Seam:
     def __enter__(self) -> Self:
         assert self._lib.seam_play(self._core.fd, self._script) == 0
         self._system = self._core.recvmmsg
+        # The seam is in the place of recvmmsg, also where the environment asks for recvmsg.
+        self._portable, self._core.portable = self._core.portable, False
         function = self._ffi.addressof(self._lib, "seam_recvmmsg")
         address = int(self._ffi.cast("uintptr_t", function))
         self._core.recvmmsg = core_ffi.cast(_SIGNATURE, address)
@@ -118,6 +120,7 @@ class Seam:
 
     def __exit__(self, *_: object) -> None:
         self._core.recvmmsg = self._system
+        self._core.portable = self._portable
         self._lib.seam_play(self._core.fd, self._ffi.NULL)
 
     def play(self, *steps: Step) -> None:
