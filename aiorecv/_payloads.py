@@ -26,7 +26,7 @@ TRAINS = lib.AIORECV_TRAINS
 SLOTS_SHIFT = lib.AIORECV_SLOTS_SHIFT
 BYTES_SHIFT = lib.AIORECV_BYTES_SHIFT
 
-# For fewer packets slicing is as fast as a cutter, and none has to be built and kept.
+# Fewer packets are sliced: a cutter for each of their many lengths would only crowd the others out.
 _CUT_FROM = 4
 _MOST_CUTTERS = 256
 

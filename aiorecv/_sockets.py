@@ -13,7 +13,7 @@ import attrs
 from aiorecv._options import ReceiveOptions, gro_forbidden
 from aiorecv._packet import Metadata
 
-# linux/udp.h; the socket module has it from Python 3.12 on, and then only sometimes.
+# linux/udp.h; the socket module of Python 3.11 to 3.13 has no name for it.
 UDP_GRO = 104
 # The largest UDP payload a train is glued to: the kernel merges up to the 16-bit IP length.
 TRAIN_SIZE = 65_535

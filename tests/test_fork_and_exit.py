@@ -136,7 +136,7 @@ async def main():
     global receiver, waiting
     receiver = await aiorecv.open_udp(("127.0.0.1", 0))
     waiting = asyncio.ensure_future(receiver.receive())
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)  # it starts, and waits
 
 loop = new_loop()
 loop.run_until_complete(main())
