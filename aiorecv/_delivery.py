@@ -82,6 +82,7 @@ class Delivery:
         self.split: Split | None = None
         self._failure: BaseException | None = None
         self.closed = False
+        reader.owner = self
 
     def now(self) -> PacketBatch | None:
         """What is there, or None."""
@@ -89,7 +90,7 @@ class Delivery:
         batch = self._take()
         if batch is not None or self.closed:
             return batch
-        return self._read(monotonic(), False)
+        return self._reader.read(monotonic(), False)
 
     def ready(self) -> PacketBatch | None:
         """A batch if it can be had without suspending; else None, and ``later()`` has it."""
@@ -102,9 +103,10 @@ class Delivery:
         if self.closed:
             return None
         now = monotonic()
-        if now < self._reader.try_at and not self._readiness.reported:
+        reader = self._reader
+        if now < reader.try_at:
             return None
-        batch = self._read(now, False)
+        batch = reader.read(now, False)
         if batch is not None and now >= self._turn_end:
             # The loop's other tasks come first; keeping the batch keeps it from cancellation.
             self._kept = batch
@@ -145,7 +147,7 @@ class Delivery:
         now = monotonic()
         self._turn_end = now + self._turn_limit
         try:
-            self._kept = self._read(now, True)
+            self._kept = self._reader.read(now, True)
         except (SystemExit, KeyboardInterrupt):
             if self._kept is not None:  # the next callback would read over it
                 self._wake()
@@ -168,19 +170,9 @@ class Delivery:
             else:
                 readiness.back_off()
 
-    def _read(self, now: float, polled: bool) -> PacketBatch | None:
-        reader = self._reader
-        self._readiness.reported = False
-        try:
-            batch = reader.read(now, polled)
-        except BaseException:
-            self._kept, reader.record_failed = reader.record_failed, None
-            if reader.ended:
-                self.close()
-            raise
-        if batch is None and reader.ended:
-            self.close()
-        return batch
+    def keep(self, batch: PacketBatch) -> None:
+        """Give out this batch first, whoever asks next."""
+        self._kept = batch
 
     def _take(self) -> PacketBatch | None:
         """What waits in user space: an error, the rest of a split batch, a kept one."""

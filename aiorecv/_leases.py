@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, product, repeat
-from operator import getitem
 from typing import Any, overload
 
 from aiorecv._addresses import Address, AddressTable
 from aiorecv._batch import PacketBatch, Pair, released_error
 from aiorecv._packet import Details, Metadata, details
 from aiorecv._payloads import (
+    AT_ONCE_BYTES,
     ONE_PEER,
     RECEIVED_MASK,
     TRAINS,
@@ -19,6 +19,7 @@ from aiorecv._payloads import (
     lay_out,
     packets_in,
     payloads,
+    portions,
     trains,
 )
 from aiorecv._slabs import Slab
@@ -27,7 +28,7 @@ from aiorecv._slabs import Slab
 class LeasedBatch(PacketBatch):
     """Packets where the kernel wrote them: in the slots of a slab."""
 
-    __slots__ = ("_exporter", "_lengths", "_senders", "_slab")
+    __slots__ = ("_exporter", "_senders", "_slab")
 
     def __init__(
         self, slab: Slab, senders: AddressTable, read: int, polled: bool, metadata: Metadata
@@ -37,7 +38,6 @@ class LeasedBatch(PacketBatch):
         self._read = read
         self._count = slab.core.packets if read & TRAINS else read & RECEIVED_MASK
         self._exporter: Any = None
-        self._lengths: list[int] | None = None
         self._layout: Layout | None = None
         self._metadata = metadata
         self.polled = polled
@@ -51,7 +51,11 @@ class LeasedBatch(PacketBatch):
             return product(cut(slab.buffer), (self._senders.one(slab.peers[0]),))
         if self._count == 1:
             return iter([(slab.buffer[: self.nbytes], self._senders.one(slab.peers[0]))])
-        return chain.from_iterable(self._pieces())
+        if read & TRAINS:
+            return chain.from_iterable(self._by_train())
+        if self.nbytes <= AT_ONCE_BYTES:
+            return zip(payloads(slab, read), self._message_senders(slab), strict=True)
+        return chain.from_iterable(self._by_portion())
 
     @overload
     def __getitem__(self, index: int) -> Pair: ...
@@ -94,8 +98,6 @@ class LeasedBatch(PacketBatch):
         slab = self._slab
         if slab is not None:
             self._slab = None
-            if self._lengths is not None:
-                self._lengths[:] = [_RELEASED] * len(self._lengths)
             if self._exporter is None:
                 slab.give()
             else:
@@ -151,25 +153,16 @@ class LeasedBatch(PacketBatch):
             return [self._senders.one(slab.peers[0])] * self._received
         return self._senders.many(slab.peers[: self._received].tolist())
 
-    def _pieces(self) -> Iterator[Iterator[Pair]]:
+    def _by_train(self) -> Iterator[Iterator[Pair]]:
         slab = self._live()  # again: this begins when the first packet is asked for
-        senders = self._message_senders(slab)
-        if not self._read & TRAINS:
-            # One packet at a time, so that the next one's bytes take the memory of the last.
-            if self._lengths is None:
-                self._lengths = slab.lengths[: self._received].tolist()
-            yield zip(map(getitem, slab.buffers(), map(slice, self._lengths)), senders, strict=True)
-            return
-        for sender, data in zip(senders, trains(slab, self._received), strict=True):
+        cut = trains(slab, self._read)
+        for sender, data in zip(self._message_senders(slab), cut, strict=True):
             yield product(data, (sender,))
             self._live()  # before the next train is cut
 
-
-class _Released:
-    """In the place of a packet's length: whoever cuts by it learns that the batch is gone."""
-
-    def __index__(self) -> int:
-        raise released_error()
-
-
-_RELEASED: Any = _Released()
+    def _by_portion(self) -> Iterator[Iterator[Pair]]:
+        slab = self._live()  # the same
+        senders = iter(self._message_senders(slab))
+        for data in portions(slab, self._read):
+            yield zip(data, senders, strict=False)  # which takes no sender too many
+            self._live()  # before the next ones are cut

@@ -175,7 +175,7 @@ def make_receiver(
         # Last, since these touch what the caller has: the socket, and its place on the loop.
         changed = SocketOptions(sock, kind, options, ours=ours)
         try:
-            readiness = Readiness(loop, sock.fileno())
+            readiness = Readiness(loop, sock.fileno(), reader.ask_again)
         except BaseException:
             changed.restore()
             raise

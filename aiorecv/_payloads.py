@@ -30,8 +30,8 @@ BYTES_SHIFT = lib.AIORECV_BYTES_SHIFT
 _CUT_FROM = 4
 _MOST_CUTTERS = 256
 
-# What is cut at once, at most: a usual window of MTU-sized packets.
-_CUT_BYTES = 1 << 17
+# What is copied at once, at most: a usual window of MTU-sized packets.
+AT_ONCE_BYTES = 1 << 17
 
 
 @lru_cache(maxsize=256)
@@ -47,10 +47,10 @@ def payloads(slab: Slab, read: int) -> Sequence[bytes]:
         return cut(slab.buffer)
     received = read & RECEIVED_MASK
     if read & TRAINS:
-        return list(chain.from_iterable(trains(slab, received)))
+        return list(chain.from_iterable(trains(slab, read)))
     if received == 1:
         return (slab.buffer[: read >> BYTES_SHIFT],)
-    return list(map(getitem, slab.buffers(), map(slice, slab.lengths[:received].tolist())))
+    return _cut_each(slab, 0, received)
 
 
 def cutter(slab: Slab, read: int) -> Callable[[Any], tuple[bytes, ...]] | None:
@@ -58,7 +58,7 @@ def cutter(slab: Slab, read: int) -> Callable[[Any], tuple[bytes, ...]] | None:
     cut = slab.cutters.get(read)
     if cut is None and read & EQUAL and read & RECEIVED_MASK >= _CUT_FROM:
         received, nbytes = read & RECEIVED_MASK, read >> BYTES_SHIFT
-        if nbytes <= _CUT_BYTES:
+        if nbytes <= AT_ONCE_BYTES:
             length = nbytes // received
             skip = f"{length}s{slab.slot_size - length}x" * (received - 1)
             if len(slab.cutters) >= _MOST_CUTTERS:
@@ -67,12 +67,27 @@ def cutter(slab: Slab, read: int) -> Callable[[Any], tuple[bytes, ...]] | None:
     return cut
 
 
-def trains(slab: Slab, received: int) -> Iterator[Sequence[bytes]]:
+def _cut_each(slab: Slab, start: int, stop: int) -> list[bytes]:
+    """The bytes of the messages from ``start`` to before ``stop``, none of them a train."""
+    lengths = slab.lengths[start:stop].tolist()
+    return list(map(getitem, slab.buffers()[start:stop], map(slice, lengths)))
+
+
+def portions(slab: Slab, read: int) -> Iterator[list[bytes]]:
+    """The bytes of a read without trains, some messages at a time; the caller has the lease."""
+    received, nbytes = read & RECEIVED_MASK, read >> BYTES_SHIFT
+    step = max(received * AT_ONCE_BYTES // nbytes, 1)
+    for start in range(0, received, step):
+        yield _cut_each(slab, start, min(start + step, received))
+
+
+def trains(slab: Slab, read: int) -> Iterator[Sequence[bytes]]:
     """The bytes of each message's packets, message by message, in a read that had trains.
 
     One train at a time, so that its bytes are still in the cache when they are used; whoever asks
     for the next one still has the lease.
     """
+    received = read & RECEIVED_MASK
     lengths = slab.lengths[:received].tolist()
     segments = ffi.unpack(slab.core.segments, received)
     start = 0

@@ -11,6 +11,7 @@ import errno
 import logging
 import weakref
 from pathlib import Path
+from typing import Protocol
 
 from aiorecv._batch import PacketBatch
 from aiorecv._options import ReceiveOptions, window_slots
@@ -68,6 +69,16 @@ def unclaim_window(window: WindowPolicy) -> None:
     del _IN_USE[id(window)]
 
 
+class Owner(Protocol):
+    """Whoever takes what a reader reads."""
+
+    def close(self) -> None:
+        """An error that can't heal has ended the reader."""
+
+    def keep(self, batch: PacketBatch) -> None:
+        """This batch was read, but its policy failed: it comes with the next call."""
+
+
 class Reader:
     """Reads a source by a window of slots."""
 
@@ -80,8 +91,8 @@ class Reader:
         "errors",
         "grows",
         "last_error",
+        "owner",
         "peak",
-        "record_failed",
         "shrinks",
         "slots",
         "source",
@@ -101,7 +112,7 @@ class Reader:
         self.ended = False
         self.errors = 0
         self.last_error: OSError | None = None
-        self.record_failed: PacketBatch | None = None
+        self.owner: Owner | None = None
         self.grows = 0
         self.shrinks = 0
         self.peak = self.slots = window_slots(window)
@@ -116,7 +127,7 @@ class Reader:
         """One read, or None if nothing is there.
 
         Raises:
-            OSError: If ``on_error`` does not take it, or it can't heal: then ``ended`` is set.
+            OSError: If ``on_error`` does not take it, or it can't heal: then the reader has ended.
             ValueError: If the policy's slots are out of bounds. Nothing was read.
         """
         slots = self.window.slots
@@ -142,10 +153,14 @@ class Reader:
         try:
             self.window.record(received=received, polled=polled)
         except BaseException:
-            # The policy is at fault, not the packets: they come with the next call.
-            self.record_failed = batch
+            if self.owner is not None:
+                self.owner.keep(batch)
             raise
         return batch
+
+    def ask_again(self) -> None:
+        """Packets may be there: whoever asks next shall not wait."""
+        self.try_at = 0.0
 
     def follow_window(self) -> int:
         """Note a change of the window's slots; returns them."""
@@ -172,6 +187,7 @@ class Reader:
     def end(self) -> None:
         """No read comes after this: look at the drops once more."""
         self.ended = True
+        self.owner = None  # which knows its reader: a cycle
         self._warn_of_drops()
 
     def _warn_of_drops(self) -> None:
@@ -189,19 +205,23 @@ class Reader:
             )
             self._warned_of = drops
 
+    def _close(self) -> None:
+        if self.owner is not None:
+            self.owner.close()
+
     def _report(self, error: OSError | HungUpError) -> None:
         if isinstance(error, HungUpError):
-            self.ended = True
+            self._close()
             return
         self.errors += 1
         self.last_error = error
-        # Whoever asks next shall not wait: packets may be queued behind the error.
-        self.try_at = 0.0
-        self.ended = error.errno not in _HEALING
-        if not self.ended:
-            # Of a socket that asked for IP_RECVERR the queue has to be emptied too.
-            self.source.drain_errors()
-        if self.ended or self._on_error is None:
+        if error.errno not in _HEALING:
+            self._close()
+            raise error
+        self.ask_again()  # packets may be queued behind the error
+        # Of a socket that asked for IP_RECVERR the queue has to be emptied too.
+        self.source.drain_errors()
+        if self._on_error is None:
             raise error
         try:
             self._on_error(error)

@@ -35,20 +35,22 @@ class Readiness:
         "_registered",
         "_timer",
         "fruitless",
-        "reported",
+        "unheard",
         "waiting",
     )
 
     waiting: Callable[[], object] | None
     """Called when the descriptor is readable; None while nobody waits."""
 
-    reported: bool
-    """Readiness came while nobody waited."""
+    unheard: Callable[[], object]
+    """Called when readiness came while nobody waited."""
 
     fruitless: int
     """Wake-ups in a row that brought nothing; whoever reads a packet sets it to 0."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, fd: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, fd: int, unheard: Callable[[], object]
+    ) -> None:
         """Check that the loop can watch ``fd``.
 
         Raises:
@@ -73,7 +75,7 @@ class Readiness:
         self._timer: asyncio.TimerHandle | None = None
         self._pause = 0.0
         self.waiting = None
-        self.reported = False
+        self.unheard = unheard
         self.fruitless = 0
 
     def wait(self, waiting: Callable[[], object]) -> None:
@@ -137,7 +139,7 @@ class Readiness:
     def _fired(self) -> None:
         waiting = self.waiting
         if waiting is None:
-            self.reported = True
             self._unregister()
+            self.unheard()
         else:
             waiting()

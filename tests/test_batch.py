@@ -226,3 +226,14 @@ def test_more_lengths_than_are_remembered_all_come_out_right(source, senders):
             sender.send(b"x" * length)
         with source.read(4, False) as batch:
             assert list(batch.payloads()) == [b"x" * length] * 4
+
+
+def test_a_batch_of_many_bytes_is_cut_in_portions_and_in_order(source, senders):
+    sent = []
+    for number, sender in enumerate(senders):
+        data = bytes([number]) * (60_000 + number)
+        sender.send(data)
+        sent.append((data, sender.getsockname()))
+
+    with source.read(64, False) as batch:
+        assert list(batch) == sent

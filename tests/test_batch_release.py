@@ -155,16 +155,30 @@ def test_bytes_are_the_users_for_ever(read):
 SIZES = (b"one", b"three", b"x", b"fourteen bytes")
 
 
-def test_iterators_over_packets_of_several_sizes_end_when_their_batch_is_released(read):
+def test_a_begun_iterator_gives_what_it_has_copied_after_a_release(read):
     batch = read(*SIZES)
+    pairs = iter(batch)
+
+    batch.release()
+    read(b"ONE", b"THREE")
+
+    assert [data for data, _ in pairs] == list(SIZES)
+    with pytest.raises(aiorecv.BatchReleasedError):
+        iter(batch)
+
+
+def test_iterators_over_many_bytes_end_when_their_batch_is_released(read):
+    large = [bytes([number]) * (60_000 + number) for number in range(3)]
+    batch = read(*large)
     begun, other, late = iter(batch), iter(batch), iter(batch)
-    assert next(begun)[0] == next(other)[0] == b"one"
+    assert next(begun)[0] == next(other)[0] == large[0]
 
     batch.release()
 
-    for pairs in (begun, other, late):
+    for pairs, copied in ((begun, 1), (other, 1), (late, 0)):
         with pytest.raises(aiorecv.BatchReleasedError):
-            next(pairs)
+            for _ in range(copied + 1):
+                next(pairs)
 
 
 def test_an_iterator_keeps_a_batch_that_nobody_else_has(read):

@@ -61,7 +61,7 @@ uint32_t aiorecv_number(struct aiorecv_peers *peers, const uint8_t *name, uint32
 
     for (; peers->index[place]; place = (place + 1) % INDEX_SIZE) {
         entry = &peers->entries[peers->index[place] - 1];
-        if (entry->size == size && memcmp(entry->name, name, size) == 0)
+        if (entry->size == size && aiorecv_same_name(entry->name, name, size))
             return peers->index[place] - 1u;
     }
     entry = &peers->entries[peers->count];

@@ -19,7 +19,7 @@ struct findings {
     uint64_t bytes;
     uint32_t unequal;   /* not 0: lengths differ */
     uint32_t strangers; /* not 0: peers differ */
-    uint64_t odd;       /* not 0: some message has ancillary data or was cut */
+    uint32_t odd;       /* not 0: some message has ancillary data or was cut */
 };
 
 #ifndef AIORECV_NO_RECVMMSG
@@ -47,44 +47,39 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* An IPv4 name has 16 bytes: a comparison of constant size is two instructions, not a call. */
-static bool same_name(const uint8_t *a, const uint8_t *b, uint32_t size)
-{
-    return size == 16 ? memcmp(a, b, 16) == 0 : memcmp(a, b, size) == 0;
-}
-
 /*
  * The lean pass: lengths and peers of all messages, re-arming each header while it is hot. The
  * kernel overwrites msg_namelen and msg_controllen; msg_flags and msg_len are its output and stay
- * as the read's record.
+ * as the read's record. The slab's fields are read once: a store through one of its pointers
+ * might change them, for all that the compiler knows.
  */
 static struct findings decode(struct aiorecv_peers *peers, struct aiorecv_slab *slab,
                               uint32_t received)
 {
+    struct mmsghdr *header = slab->headers;
+    const struct aiorecv_peer *entry = slab->names;
+    uint32_t *lengths = slab->lengths, *numbers = slab->peers, *controls = slab->controls;
+    const uint32_t slot_size = slab->slot_size;
     struct findings found = {0, 0, 0, 0};
     uint32_t size = 0, peer = 0;
 
-    for (uint32_t i = 0; i < received; i++) {
-        struct msghdr *message = &slab->headers[i].msg_hdr;
+    for (uint32_t i = 0; i < received; i++, header++, entry++) {
+        struct msghdr *message = &header->msg_hdr;
         /* With MSG_TRUNC msg_len is the length on the wire, which may exceed the slot. */
-        uint32_t length = smaller(slab->headers[i].msg_len, slab->slot_size);
+        uint32_t length = smaller(header->msg_len, slot_size);
         uint32_t name_size = smaller(message->msg_namelen, AIORECV_NAME_SIZE);
-        const uint8_t *name = slab->names[i].name;
 
-        if (i == 0 || name_size != size || !same_name(name, slab->names[i - 1].name, size)) {
-            peer = aiorecv_number(peers, name, name_size);
+        if (i == 0 || name_size != size || !aiorecv_same_name(entry->name, entry[-1].name, size)) {
+            peer = aiorecv_number(peers, entry->name, name_size);
             size = name_size;
         }
-        slab->lengths[i] = length;
-        slab->peers[i] = peer;
-        slab->controls[i] = message->msg_controllen < AIORECV_CONTROL_SIZE
-                                ? (uint32_t)message->msg_controllen
-                                : AIORECV_CONTROL_SIZE;
+        lengths[i] = length;
+        numbers[i] = peer;
+        controls[i] = smaller((uint32_t)message->msg_controllen, AIORECV_CONTROL_SIZE);
         found.bytes += length;
-        found.unequal |= length ^ slab->lengths[0];
-        found.strangers |= peer ^ slab->peers[0];
-        found.odd |= message->msg_controllen;
-        found.odd |= (uint32_t)(message->msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+        found.unequal |= length ^ lengths[0];
+        found.strangers |= peer ^ numbers[0];
+        found.odd |= controls[i] | (uint32_t)(message->msg_flags & (MSG_TRUNC | MSG_CTRUNC));
         message->msg_namelen = AIORECV_NAME_SIZE;
         message->msg_controllen = AIORECV_CONTROL_SIZE;
     }
