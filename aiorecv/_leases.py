@@ -17,6 +17,7 @@ from aiorecv._payloads import (
     Layout,
     cutter,
     lay_out,
+    mixed,
     packets_in,
     payloads,
     portions,
@@ -54,7 +55,7 @@ class LeasedBatch(PacketBatch):
         if read & TRAINS:
             return chain.from_iterable(self._by_train())
         if self.nbytes <= AT_ONCE_BYTES:
-            return zip(payloads(slab, read), self._message_senders(slab), strict=True)
+            return zip(mixed(slab, read), self._message_senders(slab), strict=True)
         return chain.from_iterable(self._by_portion())
 
     @overload

@@ -15,7 +15,7 @@ import attrs
 
 from aiorecv._native._core import lib
 from aiorecv._packet import Metadata
-from aiorecv._window import MAX_SLOTS, AdaptiveWindow, WindowPolicy
+from aiorecv._window import MAX_SLOTS, PeakWindow, WindowPolicy
 
 _Opener = TypeVar("_Opener", bound=Callable[..., Any])
 
@@ -47,7 +47,7 @@ def _check_window(_options: object, _field: object, value: Any) -> None:
     if not isinstance(value, WindowPolicy) or not callable(value.record):
         raise TypeError(
             f"window needs slots, maximum and record(received=, polled=); {value!r} lacks some: "
-            "pass AdaptiveWindow(), FixedWindow(slots) or a policy of your own"
+            "pass PeakWindow(), FixedWindow(slots) or a policy of your own"
         )
     try:
         weakref.ref(value)
@@ -96,8 +96,8 @@ class ReceiveOptions:
     )
 
     def make_window(self) -> WindowPolicy:
-        """The policy to use: two slots at first, which tell one packet from a full read."""
-        return AdaptiveWindow(initial=2) if self.window is None else self.window
+        """The policy to use."""
+        return PeakWindow() if self.window is None else self.window
 
 
 def window_slots(window: WindowPolicy) -> int:

@@ -7,10 +7,10 @@ holds the lease. Many packets are cut out by one call wherever their sizes allow
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from io import BytesIO
 from itertools import accumulate, chain
-from operator import getitem
 from struct import Struct
 from typing import Any
 
@@ -30,8 +30,14 @@ BYTES_SHIFT = lib.AIORECV_BYTES_SHIFT
 _CUT_FROM = 4
 _MOST_CUTTERS = 256
 
+# Fewer packets of several sizes are not worth packing.
+_PACK_FROM = 8
+
 # What is copied at once, at most: a usual window of MTU-sized packets.
 AT_ONCE_BYTES = 1 << 17
+
+# Not cleared: every byte is written at once.
+_allocate = ffi.new_allocator(should_clear_after_alloc=False)
 
 
 @lru_cache(maxsize=256)
@@ -50,7 +56,22 @@ def payloads(slab: Slab, read: int) -> Sequence[bytes]:
         return list(chain.from_iterable(trains(slab, read)))
     if received == 1:
         return (slab.buffer[: read >> BYTES_SHIFT],)
-    return _cut_each(slab, 0, received)
+    return list(mixed(slab, read))
+
+
+def mixed(slab: Slab, read: int) -> Iterable[bytes]:
+    """The bytes of messages of several sizes, none of them a train; the caller has the lease.
+
+    Many are packed at once, which is a copy that needs no lease any more, and become ``bytes``
+    one by one: most of them then take the memory of one before.
+    """
+    if read & RECEIVED_MASK < _PACK_FROM or read >> BYTES_SHIFT > AT_ONCE_BYTES:
+        return _cut_each(slab, 0, read & RECEIVED_MASK)
+    received = read & RECEIVED_MASK
+    room = _allocate("uint8_t[]", read >> BYTES_SHIFT)
+    lib.aiorecv_pack(slab.core, received, room)
+    # A file's read takes a number; a slice would have to be made for each packet.
+    return map(BytesIO(ffi.buffer(room)[:]).read, slab.lengths[:received].tolist())
 
 
 def cutter(slab: Slab, read: int) -> Callable[[Any], tuple[bytes, ...]] | None:
@@ -69,8 +90,10 @@ def cutter(slab: Slab, read: int) -> Callable[[Any], tuple[bytes, ...]] | None:
 
 def _cut_each(slab: Slab, start: int, stop: int) -> list[bytes]:
     """The bytes of the messages from ``start`` to before ``stop``, none of them a train."""
+    buffer, step = slab.buffer, slab.slot_size
+    places = range(start * step, stop * step, step)
     lengths = slab.lengths[start:stop].tolist()
-    return list(map(getitem, slab.buffers()[start:stop], map(slice, lengths)))
+    return [buffer[at : at + length] for at, length in zip(places, lengths, strict=True)]
 
 
 def portions(slab: Slab, read: int) -> Iterator[list[bytes]]:

@@ -37,7 +37,6 @@ class Slab:
         "memory",
         "nbytes",
         "peers",
-        "slot_buffers",
         "slot_size",
         "stamp",
     )
@@ -58,20 +57,10 @@ class Slab:
         self.peers = memoryview(ffi.buffer(core.peers, slots * 4)).cast("I")
         # Shared by all slabs of this slot size: what cuts a read of equal packets at once.
         self.cutters = cutters
-        self.slot_buffers: list[Any] | None = None
         self.holder: object = None
         self.stamp = 0
         self._pool = pool
         self._stack = stack
-
-    def buffers(self) -> list[Any]:
-        """One buffer a slot, made when a batch with packets of several sizes first wants them."""
-        if self.slot_buffers is None:
-            size = self.slot_size
-            self.slot_buffers = [
-                ffi.buffer(self.memory + start, size) for start in range(0, self.nbytes, size)
-            ]
-        return self.slot_buffers
 
     def give(self) -> None:
         """Back to the pool: nobody reads this memory any more."""

@@ -50,8 +50,9 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[aiorecv.Receiver]:
-    """A receiver on an IPv4 port of the kernel's choice, with its defaults."""
-    async with aiorecv.open_udp(("127.0.0.1", 0)) as opened:
+    """A receiver on an IPv4 port of the kernel's choice; its window of 2 slots fills soon."""
+    window = aiorecv.AdaptiveWindow(initial=2)
+    async with aiorecv.open_udp(("127.0.0.1", 0), window=window) as opened:
         yield opened
 
 

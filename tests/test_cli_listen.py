@@ -202,7 +202,7 @@ def test_statistics_are_a_plain_line_a_second_without_rich_and_without_a_termina
     ours = re.escape(one.name)
     assert re.fullmatch(rf"{ours}: 0 packets/s, 0\.0 Mbit/s, 0 drops/s, CPU \d+%", first)
     assert re.fullmatch(
-        rf"{ours}: 1 packets/s, 0\.0 Mbit/s, 1\.0 packets a batch, window 2, "
+        rf"{ours}: 1 packets/s, 0\.0 Mbit/s, 1\.0 packets a batch, window 8, "
         r"[01] polled and [01] immediate reads/s, 0 drops/s, CPU \d+%",
         second,
     )

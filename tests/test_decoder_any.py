@@ -7,13 +7,13 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aiorecv import Address, PacketBatch
 from tests import decoder_model as model
 from tests.decoder_model import control, gro
-from tests.helpers import open_source, sockaddr
+from tests.helpers import UDP_GRO, open_source, sockaddr
 from tests.seam import Message, Seam, Step
 
 if TYPE_CHECKING:
@@ -84,7 +84,12 @@ def reads(draw):
     return slots, draw(st.booleans()), [*interrupted, step]
 
 
+# A segment size without its number tells nothing; the one behind it does.
+NUMBERLESS = Message(b"ab", b"", control((socket.IPPROTO_UDP, UDP_GRO, b""), gro(1)))
+
+
 @given(script=st.lists(reads(), max_size=6))
+@example(script=[(1, False, [Step([NUMBERLESS])])])
 def test_any_script_is_decoded_as_the_model_says(script):
     with open_source(SLOT) as source, Seam(source.core, SLOT) as seam:
         seam.play(*[step for _, _, steps in script for step in steps])

@@ -243,3 +243,10 @@ async def test_cancelled_opening_leaks_nothing():
 async def _await(opening: Any) -> aiorecv.Receiver:
     receiver: aiorecv.Receiver = await opening
     return receiver
+
+
+async def test_each_receiver_has_a_peak_window_of_its_own_unless_it_is_given_another():
+    async with aiorecv.open_udp(("127.0.0.1", 0)) as one, aiorecv.open_udp(("127.0.0.1", 0)) as two:
+        assert isinstance(one.window, aiorecv.PeakWindow)
+        assert (one.window.slots, one.window.maximum) == (8, 112)
+        assert one.window is not two.window

@@ -138,6 +138,12 @@ int64_t aiorecv_receive(struct aiorecv_receiver *receiver, struct aiorecv_slab *
 uint32_t aiorecv_lay_out(const struct aiorecv_slab *slab, int64_t read,
                          const struct aiorecv_layout *layout);
 
+/*
+ * Copy what the slab's last read delivered to `to`, message behind message; it has room for the
+ * bytes of the read, which are the sum of slab->lengths.
+ */
+void aiorecv_pack(const struct aiorecv_slab *slab, uint32_t received, uint8_t *to);
+
 /* Decode the ancillary data of message `message` of the slab's last read. */
 void aiorecv_detail(const struct aiorecv_slab *slab, uint32_t message,
                     struct aiorecv_details *details);

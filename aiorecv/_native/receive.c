@@ -93,8 +93,9 @@ static uint32_t segment_size(const struct aiorecv_slab *slab, uint32_t i)
     struct control control;
 
     while (aiorecv_next_control(&walk, &control)) {
-        if (control.level == IPPROTO_UDP && control.type == UDP_GRO) {
-            /* An int, though the size fits 16 bits. */
+        /* An int, though the size fits 16 bits. */
+        if (control.level == IPPROTO_UDP && control.type == UDP_GRO &&
+            control.size >= sizeof(int32_t)) {
             int32_t size = aiorecv_control_int(&control);
 
             return size > 0 ? (uint32_t)size : 0;
@@ -281,4 +282,14 @@ uint32_t aiorecv_lay_out(const struct aiorecv_slab *slab, int64_t read,
         packet = lay_out_message(slab, i, read & AIORECV_TRAINS ? slab->segments[i] : 0, layout,
                                  packet);
     return packet;
+}
+
+void aiorecv_pack(const struct aiorecv_slab *slab, uint32_t received, uint8_t *to)
+{
+    const uint8_t *slot = slab->memory;
+
+    for (uint32_t i = 0; i < received; i++, slot += slab->slot_size) {
+        memcpy(to, slot, slab->lengths[i]);
+        to += slab->lengths[i];
+    }
 }
