@@ -13,7 +13,7 @@ from aiorecv._packet import Metadata, Packet
 from aiorecv._receiver import Receiver
 from aiorecv._statistics import ReceiverStatistics
 from aiorecv._version import __version__
-from aiorecv._window import AdaptiveWindow, FixedWindow, WindowPolicy
+from aiorecv._window import AdaptiveWindow, FixedWindow, PeakWindow, WindowPolicy
 
 __all__ = [
     "AdaptiveWindow",
@@ -24,6 +24,7 @@ __all__ = [
     "Metadata",
     "Packet",
     "PacketBatch",
+    "PeakWindow",
     "Receiver",
     "ReceiverBusyError",
     "ReceiverClosedError",

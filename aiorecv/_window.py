@@ -50,6 +50,11 @@ def _check_reads(_owner: object, field: attrs.Attribute[int], value: object) -> 
     _check(value, field.name, "reads")
 
 
+def _check_order(initial: int, maximum: int) -> None:
+    if maximum < initial:
+        raise ValueError(f"maximum={maximum} is below initial={initial}: raise maximum")
+
+
 @attrs.define(eq=False, on_setattr=attrs.setters.NO_OP)
 class AdaptiveWindow:
     """A window that follows the backlog: small while packets come singly, large in a flood.
@@ -80,10 +85,7 @@ class AdaptiveWindow:
     _short_reads: int = attrs.field(init=False, default=0)
 
     def __attrs_post_init__(self) -> None:
-        if self.maximum < self.initial:
-            raise ValueError(
-                f"maximum={self.maximum} is below initial={self.initial}: raise maximum"
-            )
+        _check_order(self.initial, self.maximum)
         self.slots = self.initial
 
     def record(self, *, received: int, polled: bool) -> None:
@@ -97,6 +99,61 @@ class AdaptiveWindow:
         self._short_reads = 0
         if not polled and self.slots < self.maximum:
             self.slots = min(2 * self.slots, self.maximum)
+
+
+@attrs.define(eq=False, on_setattr=attrs.setters.NO_OP)
+class PeakWindow:
+    """A window with room for the recent peak: what a receiver has if it is given none.
+
+    It starts at ``initial`` slots. A read that fills every slot, whether it had to wait or not,
+    makes it ``maximum``: only slots that packets reach touch memory, so a step on the way would
+    save none. Once it has grown, it looks back after each ``shrink_after`` reads in a row that did
+    not fill every slot: if the largest brought less than a quarter, it shrinks to the next power of
+    two above that.
+
+    Raises:
+        TypeError: If a number is no int.
+        ValueError: If a number is out of bounds, or ``maximum`` is below ``initial``.
+    """
+
+    initial: int = attrs.field(default=8, validator=check_slots)
+    """Slots at first; a window of no more than these does not shrink."""
+
+    # Each size of window has a slab of its own. These 112 and the 8 before them are no more slots
+    # than a window that doubles from 2 to 64 touches on its way, 126.
+    maximum: int = attrs.field(default=112, validator=check_slots)
+    """The most slots that a read offers."""
+
+    shrink_after: int = attrs.field(default=256, validator=_check_reads)
+    """Reads in a row, none of which filled every slot, after which it may shrink."""
+
+    slots: int = attrs.field(init=False)
+    """Slots of the next read."""
+
+    _short_reads: int = attrs.field(init=False, default=0)
+    _peak: int = attrs.field(init=False, default=0)
+
+    def __attrs_post_init__(self) -> None:
+        _check_order(self.initial, self.maximum)
+        self.slots = self.initial
+
+    def record(self, *, received: int, polled: bool) -> None:
+        """Count one read of ``received`` filled slots, and resize."""
+        if received >= self.slots:
+            # The next short read brings the rest of a backlog, and tells no load: not counted.
+            self._short_reads = -1
+            self._peak = 0
+            self.slots = self.maximum
+            return
+        self._short_reads += 1
+        if received > self._peak and self._short_reads:
+            self._peak = received
+        if self._short_reads >= self.shrink_after:
+            # Above the peak: a read that just fills its slots costs one more, for an EAGAIN.
+            wanted = 1 << self._peak.bit_length()
+            if self.slots > self.initial and 4 * wanted <= self.slots:
+                self.slots = wanted
+            self._short_reads = self._peak = 0
 
 
 @attrs.frozen(eq=False)

@@ -101,6 +101,110 @@ def test_maximum_that_is_no_doubling_of_initial_is_reached_exactly():
     assert window.slots == 20
 
 
+def expected_peak_slots(
+    initial: int, maximum: int, shrink_after: int, history: Sequence[int]
+) -> int:
+    """The peak window's rule told over again, from what each read brought."""
+    slots = initial
+    row: list[int] = []  # since the last full read, or the last time a row was complete
+    skipped = True
+    for received in history:
+        if received >= slots:
+            slots = maximum
+            row, skipped = [], False
+        elif not skipped:
+            skipped = True
+        else:
+            row.append(received)
+        if len(row) == shrink_after:
+            above = next(2**power for power in range(12) if 2**power > max(row))
+            slots = above if slots > initial and 4 * above <= slots else slots
+            row = []
+    return slots
+
+
+@given(
+    initial=INITIALS,
+    more=st.integers(0, 300),
+    shrink_after=st.integers(1, 5),
+    reads=READS,
+)
+def test_peak_window_follows_its_rule_to_the_letter(initial, more, shrink_after, reads):
+    window = aiorecv.PeakWindow(initial, initial + more, shrink_after)
+    history: list[int] = []
+
+    for filled, polled in reads:
+        history.append(received_of(filled, window.slots))
+        window.record(received=history[-1], polled=polled)
+
+        expected = expected_peak_slots(initial, initial + more, shrink_after, history)
+        assert window.slots == expected
+        assert 1 <= window.slots <= window.maximum == initial + more
+
+
+@given(reads=st.lists(st.integers(1, 64)), maximum=st.integers(8, 1024))
+def test_peak_window_is_small_again_after_packets_that_came_singly(reads, maximum):
+    window = aiorecv.PeakWindow(maximum=maximum)
+    for received in reads:
+        window.record(received=min(received, window.slots), polled=True)
+
+    for _ in range(3 * 256 + 1):
+        window.record(received=1, polled=True)
+
+    assert window.slots in (2, 4, 8)
+
+
+def test_peak_window_starts_at_eight_slots_and_grows_to_its_maximum_at_once():
+    window = aiorecv.PeakWindow()
+    assert (window.initial, window.maximum, window.shrink_after) == (8, 112, 256)
+
+    window.record(received=7, polled=False)
+    assert window.slots == 8
+
+    window.record(received=8, polled=True)
+    assert window.slots == 112
+
+    window.record(received=112, polled=False)
+    assert window.slots == 112
+
+
+@given(load=st.integers(1, 111))
+def test_peak_window_keeps_what_a_steady_load_needs(load):
+    window = aiorecv.PeakWindow()
+    window.record(received=8, polled=True)
+
+    seen = set()
+    for number in range(5 * 256):
+        window.record(received=load, polled=number % 2 == 0)
+        if number > 256:
+            seen.add(window.slots)
+
+    (slots,) = seen
+    assert load < slots
+    assert slots == 112 if load > 15 else slots <= 2 * load
+
+
+def test_the_rest_of_a_backlog_is_no_peak():
+    window = aiorecv.PeakWindow(shrink_after=3)
+    window.record(received=8, polled=True)
+    window.record(received=60, polled=False)
+    for _ in range(2):
+        window.record(received=1, polled=True)
+    assert window.slots == 112
+
+    window.record(received=1, polled=True)
+    assert window.slots == 2
+
+
+def test_a_peak_window_that_has_not_grown_does_not_shrink():
+    window = aiorecv.PeakWindow(shrink_after=2)
+
+    for _ in range(10):
+        window.record(received=1, polled=True)
+
+    assert window.slots == 8
+
+
 @given(slots=st.integers(1, 1024), reads=READS)
 def test_fixed_window_never_changes(slots, reads):
     window = aiorecv.FixedWindow(slots)
@@ -111,6 +215,7 @@ def test_fixed_window_never_changes(slots, reads):
     assert window.slots == window.maximum == slots
 
 
+@pytest.mark.parametrize("policy", [aiorecv.AdaptiveWindow, aiorecv.PeakWindow])
 @pytest.mark.parametrize("name", ["initial", "maximum", "shrink_after"])
 @pytest.mark.parametrize(
     ("value", "error"),
@@ -123,22 +228,24 @@ def test_fixed_window_never_changes(slots, reads):
         (True, TypeError),
     ],
 )
-def test_adaptive_window_refuses_what_is_no_count(name, value, error):
+def test_a_window_that_follows_refuses_what_is_no_count(policy, name, value, error):
     with pytest.raises(error, match=name):
-        aiorecv.AdaptiveWindow(**{name: value})
+        policy(**{name: value})
 
 
+@pytest.mark.parametrize("policy", [aiorecv.AdaptiveWindow, aiorecv.PeakWindow])
 @pytest.mark.parametrize("name", ["initial", "maximum"])
-def test_adaptive_window_refuses_more_slots_than_the_kernel_takes(name):
-    assert aiorecv.AdaptiveWindow(initial=1024, maximum=1024).slots == 1024
+def test_a_window_that_follows_refuses_more_slots_than_the_kernel_takes(policy, name):
+    assert policy(initial=1024, maximum=1024).slots == 1024
 
     with pytest.raises(ValueError, match=rf"{name}=1025.*1024"):
-        aiorecv.AdaptiveWindow(**{"maximum": 1024, name: 1025})
+        policy(**{"maximum": 1024, name: 1025})
 
 
-def test_adaptive_window_refuses_a_maximum_below_initial():
+@pytest.mark.parametrize("policy", [aiorecv.AdaptiveWindow, aiorecv.PeakWindow])
+def test_a_window_that_follows_refuses_a_maximum_below_initial(policy):
     with pytest.raises(ValueError, match=r"maximum=3 .*initial=4"):
-        aiorecv.AdaptiveWindow(initial=4, maximum=3)
+        policy(initial=4, maximum=3)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +283,12 @@ class Alternating:
 
 
 def test_policies_are_known_by_their_three_names():
-    for policy in (aiorecv.AdaptiveWindow(), aiorecv.FixedWindow(1), Alternating()):
+    for policy in (
+        aiorecv.AdaptiveWindow(),
+        aiorecv.PeakWindow(),
+        aiorecv.FixedWindow(1),
+        Alternating(),
+    ):
         assert isinstance(policy, aiorecv.WindowPolicy)
     assert not isinstance(object(), aiorecv.WindowPolicy)
 
