@@ -6,7 +6,15 @@ from pathlib import Path
 from cffi import FFI
 
 HERE = Path("aiorecv/bench")
-HEADERS = ("_sink.h", "_flood.h")
+HEADERS = (
+    "_sink.h",
+    "_flood.h",
+    "_calls.h",
+    "_cycles.h",
+    "_headers.h",
+    "_allocations.h",
+    "_held.h",
+)
 
 
 def contract(header: Path) -> str:
@@ -21,7 +29,18 @@ for name in HEADERS:
 ffi.set_source(
     "aiorecv.bench._sink",
     "\n".join(f'#include "{name}"' for name in HEADERS),
-    sources=[str(HERE / name) for name in ("_sink.c", "_flood.c")],
+    sources=[
+        str(HERE / name)
+        for name in (
+            "_sink.c",
+            "_flood.c",
+            "_calls.c",
+            "_cycles.c",
+            "_headers.c",
+            "_allocations.c",
+            "_held.c",
+        )
+    ],
     include_dirs=[str(HERE)],
     depends=[str(HERE / name) for name in HEADERS],
     extra_compile_args=["-std=c11", "-O2", *os.environ.get("AIORECV_CFLAGS", "").split()],

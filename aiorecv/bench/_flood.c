@@ -24,41 +24,53 @@ static void pause_ns(int64_t pause)
     nanosleep(&time, NULL); /* a signal only makes it shorter: whoever paused looks again */
 }
 
-/* How many datagrams may leave at `now`; at most 10 ms of the rate are made up for. */
+/* How many messages one call sends: flows that share a queue mix in it. */
+static unsigned turn(const struct flood *flood)
+{
+    unsigned messages = BATCH / flood->train / flood->flows;
+
+    return messages > 0 ? messages : 1;
+}
+
+/* How many messages may leave at `now`; at most 10 ms of the rate are made up for. */
 static unsigned due(struct flood *flood, int64_t now)
 {
-    double most = flood->rate > 100 ? flood->rate / 100 : 1;
+    double most = flood->rate > flood->train * 100.0 ? flood->rate / 100 : flood->train;
+    unsigned messages = turn(flood);
 
     if (flood->rate == 0)
-        return BATCH;
+        return messages;
     if (flood->last_ns != 0)
         flood->credit += (double)(now - flood->last_ns) * flood->rate / SECOND_NS;
     flood->last_ns = now;
     if (flood->credit > most)
         flood->credit = most;
-    return flood->credit < BATCH ? (unsigned)flood->credit : BATCH;
+    if (flood->credit < (double)messages * flood->train)
+        messages = (unsigned)flood->credit / flood->train;
+    return messages;
 }
 
-/* Send `count` datagrams. Returns how many the kernel took, or -errno. */
+/* Send `count` messages of the flow whose turn it is. Returns datagrams that left, or -errno. */
 static int send_batch(struct flood *flood, unsigned count)
 {
     struct mmsghdr messages[BATCH];
     struct iovec parts[BATCH][2];
     uint64_t numbers[BATCH];
     size_t head = flood->size < NUMBER_SIZE ? 0 : NUMBER_SIZE;
+    int fd = flood->fds[flood->turns++ % flood->flows];
     int taken;
 
     memset(messages, 0, sizeof(messages[0]) * count);
     for (unsigned i = 0; i < count; i++) {
-        numbers[i] = flood->sent + i;
+        numbers[i] = flood->sent + (uint64_t)i * flood->train;
         parts[i][0] = (struct iovec){.iov_base = &numbers[i], .iov_len = head};
         parts[i][1] = (struct iovec){.iov_base = (void *)flood->body,
-                                     .iov_len = flood->size - head};
+                                     .iov_len = (size_t)flood->size * flood->train - head};
         messages[i].msg_hdr.msg_iov = parts[i];
         messages[i].msg_hdr.msg_iovlen = 2;
     }
-    taken = sendmmsg(flood->fd, messages, count, 0);
-    return taken < 0 ? -errno : taken;
+    taken = sendmmsg(fd, messages, count, 0);
+    return taken < 0 ? -errno : taken * (int)flood->train;
 }
 
 int flood_send(struct flood *flood, int64_t until_ns)
@@ -68,7 +80,7 @@ int flood_send(struct flood *flood, int64_t until_ns)
         int taken;
 
         if (count == 0) {
-            int64_t wait = (int64_t)((1 - flood->credit) * SECOND_NS / flood->rate) + 1;
+            int64_t wait = (int64_t)((flood->train - flood->credit) * SECOND_NS / flood->rate) + 1;
             pause_ns(wait < until_ns - now ? wait : until_ns - now);
             continue;
         }

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-_BEGIN, _END = "<!-- figures -->\n", "<!-- end of figures -->"
+from aiorecv.bench.marks import bring, filled
 
 
 def table(run: dict[str, Any]) -> str:
@@ -41,11 +40,7 @@ def written(page: str, run: dict[str, Any]) -> str:
     Raises:
         ValueError: If the page lacks a mark.
     """
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not (begin and end):
-        raise ValueError(f"the page needs the lines {_BEGIN.strip()} and {_END}")
-    return f"{before}{begin}\n{table(run)}\n{end}{after}"
+    return filled(page, lambda mark: table(run))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,14 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("page", type=Path, help="the page with the marks")
     parser.add_argument("--check", action="store_true", help="write nothing")
     arguments = parser.parse_args(argv)
-    page = arguments.page.read_text()
-    wanted = written(page, json.loads(arguments.run.read_text()))
-    if arguments.check:
-        if page != wanted:
-            print(f"{arguments.page} does not show {arguments.run}", file=sys.stderr)
-        return int(page != wanted)
-    arguments.page.write_text(wanted)
-    return 0
+    wanted = written(arguments.page.read_text(), json.loads(arguments.run.read_text()))
+    return int(not bring(arguments.page, wanted, arguments.check))
 
 
 if __name__ == "__main__":

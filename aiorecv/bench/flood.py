@@ -7,6 +7,7 @@ the process that started it is gone.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -14,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiorecv.bench._sink import ffi, lib
 
@@ -24,26 +25,43 @@ MAX_SIZE = 65_507
 # One call of C sends for so long, then Python looks at signals and at the parent.
 _SLICE_NS = 50_000_000
 
+# linux/udp.h; Python's socket module has neither.
+_UDP_SEGMENT = 103
+_MAX_SEGMENTS = 128
+
 _N = TypeVar("_N", int, float)
 
 
-def flood(sock: socket.socket, *, seconds: float, size: int, rate: float = 0.0) -> int:
-    """Send ordinary datagrams from a connected socket for a time; count what the kernel took.
+def longest_train(size: int) -> int:
+    """The most datagrams of ``size`` bytes that the kernel takes in one UDP GSO send."""
+    return min(_MAX_SEGMENTS, MAX_SIZE // size)
 
-    The first 8 bytes of each are its number, from 0, in the host's byte order, if they fit.
+
+def flood(
+    *socks: socket.socket, seconds: float, size: int, rate: float = 0.0, train: int = 1
+) -> int:
+    """Send datagrams from connected sockets, in turns, for a time; count what the kernel took.
+
+    The first 8 bytes of each are its number, from 0, in the host's byte order, if they fit; of a
+    train only its first datagram has one.
 
     Args:
-        sock: A connected UDP socket.
+        socks: Connected UDP sockets.
         seconds: For how long.
         size: Bytes of each datagram, 1 to ``MAX_SIZE``.
         rate: Datagrams a second, at most; 0: as fast as it goes.
+        train: Datagrams a send, 1 to ``longest_train(size)``; more than 1 are sent by UDP GSO.
 
     Raises:
         OSError: If sending fails; that nobody listens is no failure.
     """
-    body = ffi.new("uint8_t[]", size)
-    fields = {"fd": sock.fileno(), "size": size, "body": body, "rate": rate, "credit": 1.0}
-    state = ffi.new("struct flood *", fields)
+    if train > 1:
+        for sock in socks:
+            sock.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, size)
+    fds = ffi.new("int[]", [sock.fileno() for sock in socks])
+    body = ffi.new("uint8_t[]", size * train)
+    fields = {"fds": fds, "flows": len(socks), "size": size, "train": train, "body": body}
+    state = ffi.new("struct flood *", {**fields, "rate": rate, "credit": 1.0})
     parent = os.getppid()
     now = time.monotonic_ns()
     end = now + int(seconds * 1e9)
@@ -70,6 +88,10 @@ def _parse_rate(text: str) -> float:
     return _parse(float, text, lambda value: 0 <= value < math.inf, "packets/s, 0 for no limit")
 
 
+def _parse_number(text: str) -> int:
+    return _parse(int, text, lambda value: 1 <= value <= 1024, "a number from 1 to 1024")
+
+
 def _parse(kind: Callable[[str], _N], text: str, allowed: Callable[[_N], bool], remedy: str) -> _N:
     try:
         value = kind(text)
@@ -87,14 +109,19 @@ def _parse_target(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _open(target: tuple[str, int]) -> tuple[socket.socket, Any]:
-    """A socket for ``target``, and the address to connect it to."""
+def _connect(target: tuple[str, int]) -> socket.socket:
+    """A socket that is connected to ``target``."""
     family, kind, protocol, _, address = socket.getaddrinfo(*target, type=socket.SOCK_DGRAM)[0]
-    return socket.socket(family, kind, protocol), address
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.connect(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Flood, then print one line of JSON: ``sent`` and ``seconds``. Returns the exit status."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m aiorecv.bench.flood", description="Flood a UDP socket from C."
     )
@@ -103,13 +130,28 @@ def main(argv: list[str] | None = None) -> int:
     add("--seconds", type=parse_seconds, default=5.0, help="for how long (default: 5)")
     add("--size", type=parse_size, default=64, help="bytes of each datagram (default: 64)")
     add("--rate", type=_parse_rate, default=0.0, help="packets/s at most (default: no limit)")
+    add("--flows", type=_parse_number, default=1, help="sockets that take turns (default: 1)")
+    add("--train", type=_parse_number, default=1, help="datagrams a send, by GSO (default: 1)")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Flood, then print one line of JSON: ``sent`` and ``seconds``. Returns the exit status."""
+    parser = _parser()
     arguments = parser.parse_args(argv)
+    if arguments.train > longest_train(arguments.size):
+        parser.error(f"--train: at most {longest_train(arguments.size)} datagrams of this size")
     began = time.monotonic()
     try:
-        sock, address = _open(arguments.to)
-        with sock:
-            sock.connect(address)
-            sent = flood(sock, seconds=arguments.seconds, size=arguments.size, rate=arguments.rate)
+        with contextlib.ExitStack() as stack:
+            socks = [stack.enter_context(_connect(arguments.to)) for _ in range(arguments.flows)]
+            sent = flood(
+                *socks,
+                seconds=arguments.seconds,
+                size=arguments.size,
+                rate=arguments.rate,
+                train=arguments.train,
+            )
     except OSError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1

@@ -51,6 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_listen(commands)
     _add_info(commands)
     _add_demo(commands)
+    _add_bench(commands)
     return parser
 
 
@@ -108,6 +109,19 @@ def _add_demo(commands: _Commands[argparse.ArgumentParser]) -> None:
     demo.set_defaults(run=_demo)
 
 
+def _add_bench(commands: _Commands[argparse.ArgumentParser]) -> None:
+    # Its arguments are parsed by itself, as each bench is imported when it is asked for: here
+    # nothing begins with the prefix of an option, -h included.
+    bench = commands.add_parser(
+        "bench",
+        help="measure what receiving costs on this machine, and compare runs",
+        add_help=False,
+        prefix_chars="\0",
+    )
+    bench.add_argument("rest", nargs=argparse.REMAINDER)
+    bench.set_defaults(run=_bench)
+
+
 def _parse_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: give a number of packets, 1 or more")
@@ -136,3 +150,9 @@ def _demo(arguments: argparse.Namespace) -> int:
     from aiorecv.cli.demo import run
 
     return run(arguments.seconds, arguments.size, arguments.loop)
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from aiorecv.cli.bench import run
+
+    return run(arguments.rest)
