@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 import aiorecv
-from aiorecv.bench import bars, drains
+from aiorecv.bench import bars, drains, report
 from aiorecv.bench._sink import ffi, lib
 from aiorecv.bench.drains import CDrain, CountError, Drain, ReceiverDrain, sum_payloads
 from aiorecv.bench.queues import Filler, Queue
@@ -196,7 +196,7 @@ def test_a_loop_that_is_not_installed_is_named_and_left_out(monkeypatch, capsys)
     assert list(bars.loops("both")) == ["asyncio"]
 
     assert "pip install" in capsys.readouterr().err
-    assert bars.machine()["packages"] == {"aiorecv": None, "cffi": None, "uvloop": None}
+    assert report.machine()["packages"] == {"aiorecv": None, "cffi": None, "uvloop": None}
 
 
 def _missing(name):

@@ -13,10 +13,7 @@ import argparse
 import asyncio
 import gc
 import importlib
-import importlib.metadata
 import json
-import os
-import platform
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +35,7 @@ from aiorecv.bench.drains import (
     take_pairs,
 )
 from aiorecv.bench.queues import Filler, Queue
+from aiorecv.bench.report import machine
 
 # A round takes milliseconds; what has not come by then was lost.
 _ROUND_LIMIT = 30.0
@@ -167,23 +165,6 @@ def loops(wanted: str) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
         except ImportError:
             print("uvloop is not installed: pip install 'aiorecv[uvloop]'", file=sys.stderr)
     return found
-
-
-def machine() -> dict[str, object]:
-    """What the figures depend on."""
-    packages: dict[str, str | None] = {}
-    for name in ("aiorecv", "cffi", "uvloop"):
-        try:
-            packages[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            packages[name] = None
-    return {
-        "kernel": platform.uname().release,
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-        "packages": packages,
-    }
 
 
 def _report(results: Sequence[Result], repeats: int) -> dict[str, object]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from aiorecv.bench.allocations import count_all
 from aiorecv.bench.header_reads import ENTRIES, MESSAGES, SIZE, WAYS, HeaderReads
-from aiorecv.bench.report import Run, Series, Table, machine
+from aiorecv.bench.report import Picture, Run, Series, Table, machine
 
 SUMMARY = "headers built once, for every call on the heap, or in a small array; and allocations"
 
@@ -92,6 +92,17 @@ def _timed(
                 taken.append(sample)
     for way, taken in samples.items():
         yield Series(group, way, UNIT, taken)
+
+
+def pictured(run: Run) -> list[Picture]:
+    """The building of one message's headers, and reads of a whole window with them."""
+    shown = ((min(MESSAGES), False), (max(MESSAGES), True))
+    pictures = []
+    for messages, system_call in shown:
+        groups = [_group(messages, entries, system_call) for entries in ENTRIES]
+        chosen = [one for one in run.series if one.unit == UNIT and one.group in groups]
+        pictures.append(Picture(f"{messages} a read, {_CALLS[system_call]}", chosen))
+    return pictures
 
 
 def _sample(reads: HeaderReads, messages: int, way: str, packets: int) -> float:

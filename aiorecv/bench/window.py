@@ -18,11 +18,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import attrs
+
 import aiorecv
 from aiorecv.bench.arrivals import PATTERNS, Account, Pattern, simulate
 from aiorecv.bench.bars import loops
 from aiorecv.bench.replays import most_at_once, replay
-from aiorecv.bench.report import Run, Series, Table, machine
+from aiorecv.bench.report import Picture, Run, Series, Table, machine
 from aiorecv.bench.verdicts import verdicts
 
 SUMMARY = "calls, memory and growth of each window policy, by pattern of arrivals"
@@ -141,12 +143,23 @@ def _as_series(group: str, arm: str, taken: Sequence[dict[str, float]]) -> Itera
 
 
 def tables(run: Run) -> list[Table]:
-    """The figures of each part, and how the newer policy fares against the present default."""
+    """The figures of each part, and how the default fares against the rule that it replaced."""
     parts = list(dict.fromkeys(series.group.partition(" ")[0] for series in run.series))
     shown = [_simulation(run)]
     for loop in parts[1:]:
         shown += [_replays(run, loop, CALLS), _replays(run, loop, TIME)]
     return [*shown, *(verdicts(run, REFERENCE, one, parts) for one in CANDIDATES)]
+
+
+def pictured(run: Run) -> list[Picture]:
+    """The simulated calls of each policy, by pattern."""
+    titles = {f"{SIMULATED} {name}": one["title"] for name, one in run.facts["patterns"].items()}
+    calls = [
+        attrs.evolve(one, group=titles[one.group])
+        for one in run.series
+        if one.unit == CALLS and one.group in titles
+    ]
+    return [Picture("System calls, simulated", calls)]
 
 
 def _simulation(run: Run) -> Table:
