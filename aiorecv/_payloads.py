@@ -34,7 +34,7 @@ _MOST_CUTTERS = 256
 _PACK_FROM = 8
 
 # What is copied at once, at most: a usual window of MTU-sized packets.
-AT_ONCE_BYTES = 1 << 17
+AT_ONCE_BYTES = 1 << 18
 
 # Not cleared: every byte is written at once.
 _allocate = ffi.new_allocator(should_clear_after_alloc=False)

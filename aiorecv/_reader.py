@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import inspect
 import logging
 import weakref
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiorecv._batch import PacketBatch
 from aiorecv._options import ReceiveOptions, window_slots
-from aiorecv._payloads import RECEIVED_MASK
+from aiorecv._payloads import BYTES_SHIFT, RECEIVED_MASK
 from aiorecv._sources import HungUpError, MessageSource
 from aiorecv._window import WindowPolicy
 
@@ -69,6 +70,13 @@ def unclaim_window(window: WindowPolicy) -> None:
     del _IN_USE[id(window)]
 
 
+def _takes_bytes(window: WindowPolicy) -> bool:
+    try:
+        return "nbytes" in inspect.signature(window.record).parameters
+    except (TypeError, ValueError):  # in C, or made by one that hides what it takes
+        return False
+
+
 class Owner(Protocol):
     """Whoever takes what a reader reads."""
 
@@ -86,6 +94,8 @@ class Reader:
         "_loop",
         "_on_error",
         "_look_at",
+        "_record",
+        "_tells_bytes",
         "_warned_of",
         "ended",
         "errors",
@@ -109,6 +119,8 @@ class Reader:
     ) -> None:
         self.source = source
         self.window = window
+        self._record: Any = window.record  # any, as only some take the bytes
+        self._tells_bytes = _takes_bytes(window)
         self.ended = False
         self.errors = 0
         self.last_error: OSError | None = None
@@ -151,7 +163,10 @@ class Reader:
                 self._look_at = now + _LOOK_EVERY
                 self._warn_of_drops()
         try:
-            self.window.record(received=received, polled=polled)
+            if self._tells_bytes:
+                self._record(received=received, polled=polled, nbytes=batch._read >> BYTES_SHIFT)
+            else:
+                self._record(received=received, polled=polled)
         except BaseException:
             if self.owner is not None:
                 self.owner.keep(batch)

@@ -18,7 +18,8 @@ class WindowPolicy(Protocol):
     A policy object serves one receiver, ever; its class needs ``__weakref__`` if it has
     ``__slots__``. It is asked for ``slots`` before each read and told by ``record()`` after each
     read that brought something. If ``record()`` raises, the reader gets the exception, and the
-    batch with its next call.
+    batch with its next call. A ``record()`` that also takes ``nbytes`` is told the payload bytes
+    of the read.
     """
 
     @property
@@ -48,6 +49,10 @@ def check_slots(_owner: object, field: attrs.Attribute[int], value: object) -> N
 
 def _check_reads(_owner: object, field: attrs.Attribute[int], value: object) -> None:
     _check(value, field.name, "reads")
+
+
+def _check_bytes(_owner: object, field: attrs.Attribute[int], value: object) -> None:
+    _check(value, field.name, "bytes")
 
 
 def _check_order(initial: int, maximum: int) -> None:
@@ -111,6 +116,10 @@ class PeakWindow:
     not fill every slot: if the largest brought less than a quarter, it shrinks to the next power of
     two above that.
 
+    Slots that were written lie in the processor's cache only up to some number of bytes, and a slot
+    may hold a train of 64 KiB. So the window has no more slots than would have brought
+    ``maximum_bytes`` at the last full read, or at one that brought more.
+
     Raises:
         TypeError: If a number is no int.
         ValueError: If a number is out of bounds, or ``maximum`` is below ``initial``.
@@ -127,6 +136,9 @@ class PeakWindow:
     shrink_after: int = attrs.field(default=256, validator=_check_reads)
     """Reads in a row, none of which filled every slot, after which it may shrink."""
 
+    maximum_bytes: int = attrs.field(default=1 << 21, validator=_check_bytes)
+    """Payload bytes that a read should bring at most: 2 MiB, 32 of the longest trains."""
+
     slots: int = attrs.field(init=False)
     """Slots of the next read."""
 
@@ -137,13 +149,15 @@ class PeakWindow:
         _check_order(self.initial, self.maximum)
         self.slots = self.initial
 
-    def record(self, *, received: int, polled: bool) -> None:
-        """Count one read of ``received`` filled slots, and resize."""
-        if received >= self.slots:
+    def record(self, *, received: int, polled: bool, nbytes: int = 0) -> None:
+        """Count one read of ``received`` filled slots with ``nbytes`` in them, and resize."""
+        if received >= self.slots or nbytes > self.maximum_bytes:
             # The next short read brings the rest of a backlog, and tells no load: not counted.
             self._short_reads = -1
             self._peak = 0
             self.slots = self.maximum
+            if nbytes * self.maximum > received * self.maximum_bytes:
+                self.slots = max(received * self.maximum_bytes // nbytes, 1)
             return
         self._short_reads += 1
         if received > self._peak and self._short_reads:

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 import aiorecv
-from aiorecv import PacketBatch
+from aiorecv import PacketBatch, _leases, _payloads
 from aiorecv._sources import MessageSource
 from tests.helpers import UDP_GRO, UDP_SEGMENT, LoopMemory, open_source, send
 
@@ -228,7 +228,9 @@ def test_more_lengths_than_are_remembered_all_come_out_right(source, senders):
             assert list(batch.payloads()) == [b"x" * length] * 4
 
 
-def test_a_batch_of_many_bytes_is_cut_in_portions_and_in_order(source, senders):
+def test_a_batch_of_many_bytes_is_cut_in_portions_and_in_order(source, senders, monkeypatch):
+    for room in (_payloads, _leases):  # a default receive buffer holds no more than these
+        monkeypatch.setattr(room, "AT_ONCE_BYTES", 1 << 17)
     sent = []
     for number, sender in enumerate(senders):
         data = bytes([number]) * (60_000 + number)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import aiorecv
-from aiorecv import PacketBatch
+from aiorecv import PacketBatch, _leases, _payloads
 from aiorecv._sources import MessageSource
 from tests.helpers import open_source
 
@@ -167,7 +167,9 @@ def test_a_begun_iterator_gives_what_it_has_copied_after_a_release(read):
         iter(batch)
 
 
-def test_iterators_over_many_bytes_end_when_their_batch_is_released(read):
+def test_iterators_over_many_bytes_end_when_their_batch_is_released(read, monkeypatch):
+    for room in (_payloads, _leases):  # a default receive buffer holds no more than these
+        monkeypatch.setattr(room, "AT_ONCE_BYTES", 1 << 17)
     large = [bytes([number]) * (60_000 + number) for number in range(3)]
     batch = read(*large)
     begun, other, late = iter(batch), iter(batch), iter(batch)

@@ -331,3 +331,43 @@ async def test_slots_out_of_a_policys_own_bounds_are_refused_before_the_read():
         batch = receiver.receive_nowait()
         assert batch is not None
         assert batch.payloads()[0] == b"kept"
+
+
+def test_a_peak_window_has_no_more_slots_than_bring_its_bytes():
+    window = aiorecv.PeakWindow(maximum_bytes=1000)
+
+    window.record(received=8, polled=True, nbytes=8 * 50)
+    assert window.slots == 20
+
+    window.record(received=20, polled=False, nbytes=20 * 50)
+    assert window.slots == 20  # and stays
+
+    window.record(received=20, polled=False, nbytes=20)
+    assert window.slots == 112
+
+    window.record(received=60, polled=False, nbytes=60 * 50)
+    assert window.slots == 20  # though the read was not full
+
+    window.record(received=20, polled=False, nbytes=20 * 2000)
+    assert window.slots == 1
+
+
+class Weighing:
+    """A policy that asks for the bytes of each read."""
+
+    slots = maximum = 4
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, bool, int]] = []
+
+    def record(self, *, received: int, polled: bool, nbytes: int) -> None:
+        self.heard.append((received, polled, nbytes))
+
+
+async def test_a_policy_that_takes_bytes_is_told_them():
+    window = Weighing()
+    async with aiorecv.open_udp(("127.0.0.1", 0), window=window) as receiver:
+        send(receiver, b"seven b")
+        receiver.receive_nowait().release()
+
+    assert window.heard == [(1, False, 7)]
