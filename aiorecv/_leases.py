@@ -47,9 +47,12 @@ class LeasedBatch(PacketBatch):
         slab = self._live()
         read = self._read
         cut = cutter(slab, read)
-        if cut is not None and read & ONE_PEER:
-            # The product with one address makes the same pairs as zip does, in half its time.
-            return product(cut(slab.buffer), (self._senders.one(slab.peers[0]),))
+        if cut is not None:
+            data = cut(slab.buffer)
+            if read & ONE_PEER:
+                # The product with one address makes the same pairs as zip does, in half its time.
+                return product(data, (self._senders.one(slab.peers[0]),))
+            return zip(data, self._message_senders(slab), strict=True)
         if self._count == 1:
             return iter([(slab.buffer[: self.nbytes], self._senders.one(slab.peers[0]))])
         if read & TRAINS:

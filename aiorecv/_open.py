@@ -119,8 +119,6 @@ def open_unix(path: str | bytes | os.PathLike[str], **options: Unpack[ReceiveKey
     """
     receive = ReceiveOptions(**options)
     name = os.fspath(path)
-    if not isinstance(name, str | bytes):
-        raise TypeError(f"path is a str, bytes or os.PathLike, not {path!r}")
     if not name:
         raise ValueError("path is empty: give a file's path, or a name that starts with NUL")
 

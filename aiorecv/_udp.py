@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import contextlib
 import socket
 from typing import Any, TypeAlias
 
@@ -61,17 +62,16 @@ async def make_udp_socket(
             continue
         for remote_family, remote in remotes:
             sock = socket.socket(remote_family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-            try:
-                _set_up(sock, local, reuse_port, allow_broadcast)
-                _attach(sock, local, remote)
-            except OSError as error:
-                failure = failure or error
-                sock.close()
-            except BaseException:
-                sock.close()
-                raise
-            else:
-                return sock
+            with contextlib.ExitStack() as failed:
+                failed.callback(sock.close)
+                try:
+                    _set_up(sock, local, reuse_port, allow_broadcast)
+                    _attach(sock, local, remote)
+                except OSError as error:
+                    failure = failure or error
+                else:
+                    failed.pop_all()
+                    return sock
     assert failure is not None  # every way out of the loop but success has set it
     raise failure
 

@@ -250,3 +250,12 @@ async def test_each_receiver_has_a_peak_window_of_its_own_unless_it_is_given_ano
         assert isinstance(one.window, aiorecv.PeakWindow)
         assert (one.window.slots, one.window.maximum) == (8, 112)
         assert one.window is not two.window
+
+
+async def test_an_iteration_is_its_own_iterator(receiver, sender):
+    sender.send(b"x")
+
+    batches = aiter(receiver)
+
+    assert aiter(batches) is batches
+    assert len(await anext(batches)) == 1

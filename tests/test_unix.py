@@ -283,3 +283,12 @@ async def test_gro_can_not_be_insisted_on(path):
         await aiorecv.open_unix(path, gro=True)
 
     assert not exists(path)
+
+
+async def test_a_path_that_no_encoding_has_leaks_nothing(tmp_path):
+    before = descriptors()
+
+    with pytest.raises(UnicodeEncodeError):
+        await aiorecv.open_unix(f"{tmp_path}/\ud800")
+
+    assert descriptors() == before
