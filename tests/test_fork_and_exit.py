@@ -145,8 +145,10 @@ loop.run_until_complete(main())
 async def main():
     global receiver, batch, views, other, iterator
     receiver = await aiorecv.open_udp(("127.0.0.1", 0))
-    send(receiver, *[b"alive"] * 5)
-    batch, other = receiver.receive_nowait(), receiver.receive_nowait()
+    send(receiver, *[b"alive"] * 3)
+    batch = receiver.receive_nowait()
+    send(receiver, *[b"other"] * 3)
+    other = receiver.receive_nowait()
     views = batch.views()
     iterator = iter(other)
     batch.release()
