@@ -239,3 +239,22 @@ def test_a_batch_of_many_bytes_is_cut_in_portions_and_in_order(source, senders, 
 
     with source.read(64, False) as batch:
         assert list(batch) == sent
+
+
+def test_many_equal_packets_of_many_bytes_are_cut_in_portions_too(source, senders, monkeypatch):
+    for room in (_payloads, _leases):
+        monkeypatch.setattr(room, "AT_ONCE_BYTES", 1 << 12)
+    sent = []
+    for number in range(9):
+        sender = senders[number % 3]
+        sender.send(bytes([number]) * 1000)
+        sent.append((bytes([number]) * 1000, sender.getsockname()))
+
+    with source.read(64, False) as batch:
+        assert list(batch) == sent
+        assert list(batch.payloads()) == [data for data, _ in sent]
+        pairs = iter(batch)
+        assert next(pairs) == sent[0]
+    # The rest of the portion, at most: what would come then is not cut yet.
+    with pytest.raises(aiorecv.BatchReleasedError):
+        list(pairs)

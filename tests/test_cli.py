@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pty
 import re
@@ -286,3 +287,10 @@ def test_the_demo_works_in_a_directory_that_has_another_aiorecv(tmp_path):
 
     assert (done.returncode, done.stderr) == (0, "")
     assert len(ROW.findall(done.stdout)) == 3
+
+
+def test_importing_what_python_m_runs_runs_nothing(capsys):
+    module = importlib.import_module("aiorecv.__main__")
+
+    assert module.main is main
+    assert capsys.readouterr() == ("", "")

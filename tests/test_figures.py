@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,16 @@ def test_a_page_is_written_between_its_marks_and_checked(tmp_path, capsys):
 def test_a_page_without_marks_is_refused():
     with pytest.raises(ValueError, match="needs the lines"):
         figures.written("nothing", json.loads(RUN.read_text()))
+
+
+def test_the_command_checks_and_writes_as_its_exit_status_tells(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- figures -->\nold\n<!-- end of figures -->\n")
+
+    def run(*arguments: object) -> int:
+        command = (sys.executable, "-m", "aiorecv.bench.figures", *map(str, arguments))
+        return subprocess.run(command, capture_output=True, check=False).returncode
+
+    assert run("--check", RUN, page) == 1
+    assert run(RUN, page) == 0
+    assert run("--check", RUN, page) == 0

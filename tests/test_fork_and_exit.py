@@ -192,8 +192,10 @@ with asyncio.Runner(loop_factory=new_loop) as runner:
 }
 
 
-def run(loop: str, code: str, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *options, "-c", code, loop]
+def run(
+    loop: str, code: str, *options: str, arguments: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *options, "-c", code, loop, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -225,5 +227,63 @@ def test_an_interpreter_without_warnings_ends_in_silence(loop, code):
         code += "\nwaiting.cancel()\nloop.run_until_complete(asyncio.wait([waiting]))\n"
 
     done = run(loop, START + code)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# A parent between two runs of its loop, in which a task waits; its child closes, and runs the loop.
+FORK_WHILE_WAITING = """
+import traceback
+
+path = sys.argv[2]
+
+async def wait():
+    receiver = await aiorecv.open_unix(path)
+    task = asyncio.ensure_future(receiver.receive())
+    await asyncio.sleep(0)
+    return receiver, task
+
+async def result(task):
+    with await asyncio.wait_for(task, 10) as batch:
+        return batch.payloads()
+
+def child():
+    receiver.close()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.sendto(b"x", path)
+    try:
+        runner.run(result(task))
+    except OSError as error:
+        assert "closed under its receiver" in str(error), error
+    else:
+        raise AssertionError("read in a forked child")
+
+with asyncio.Runner(loop_factory=new_loop) as runner:
+    receiver, task = runner.run(wait())
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            child()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+    assert os.path.exists(path)
+    assert runner.run(result(task)) == (b"x",)
+    receiver.close()
+    assert not os.path.exists(path)
+"""
+
+
+def test_a_child_that_runs_the_loop_after_closing_leaves_its_parents_file(tmp_path):
+    # On asyncio alone, whose epoll descriptor parent and child share.
+    path = str(tmp_path / "socket")
+
+    done = run("asyncio", START + FORK_WHILE_WAITING, "-W", "error", arguments=(path,))
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

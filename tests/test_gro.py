@@ -135,3 +135,13 @@ async def test_insisting_on_gro_tells_of_a_kernel_that_lacks_it(gro_allowed):
             aiorecv.from_socket(old, gro=True)
 
         assert old.fileno() != -1
+
+
+async def test_own_socket_on_a_kernel_without_gro_still_receives(gro_allowed, monkeypatch):
+    monkeypatch.setattr(socket, "socket", OldKernelSocket)
+
+    async with aiorecv.open_udp(LOCAL) as receiver:
+        assert type(receiver.socket) is OldKernelSocket
+        send(receiver, b"data")
+        with await receiver.receive() as batch:
+            assert list(batch.payloads()) == [b"data"]

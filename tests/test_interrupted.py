@@ -143,3 +143,45 @@ def test_a_loop_closed_while_a_task_waits_leaves_a_receiver_that_can_be_closed(n
     reading.close()
     del receiver, reading, waiter
     assert descriptors() == before
+
+
+class InterruptedBefore:
+    """A policy that is interrupted once it is told to be, before anything is read."""
+
+    maximum = 2
+
+    def __init__(self) -> None:
+        self.interruption: type[BaseException] | None = None
+
+    @property
+    def slots(self) -> int:
+        interruption, self.interruption = self.interruption, None
+        if interruption is not None:
+            raise interruption
+        return 2
+
+    def record(self, *, received: int, polled: bool) -> None: ...
+
+
+@LOOPS
+@INTERRUPTIONS
+def test_an_interruption_before_the_callback_has_read_leaves_its_reader_waiting(
+    new_loop, interruption
+):
+    async def read(receiver):
+        async with asyncio.timeout(10):
+            with await receiver.receive() as batch:
+                return list(batch.payloads())
+
+    window = InterruptedBefore()
+    with contextlib.closing(new_loop()) as loop:
+        receiver = loop.run_until_complete(opened(window=window))
+        reading = loop.create_task(read(receiver))
+        loop.run_until_complete(passes(3))
+        window.interruption = interruption
+        queued(receiver, b"1", b"2")
+        with pytest.raises(interruption):
+            loop.run_until_complete(reading)
+
+        assert loop.run_until_complete(reading) == [b"1", b"2"]
+        receiver.close()

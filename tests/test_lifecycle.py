@@ -13,7 +13,7 @@ import pytest
 
 import aiorecv
 from tests.helpers import descriptors
-from tests.receiving import passes, queued, until_waiting
+from tests.receiving import Clock, passes, queued, until_waiting
 
 LOCAL = ("127.0.0.1", 0)
 
@@ -203,3 +203,43 @@ async def test_whoever_gets_the_number_of_a_closed_socket_is_left_alone(receiver
         assert other.recv(10) == b"theirs"
         readable.clear()
         asyncio.get_running_loop().remove_reader(other)
+
+
+async def test_a_receiver_dropped_with_its_socket_closed_cleans_up_in_silence(tmp_path):
+    path = tmp_path / "socket"
+    receiver = await aiorecv.open_unix(path)
+    number = receiver.fileno()
+    task = asyncio.ensure_future(receiver.receive())
+    await until_waiting(task)
+    task.cancel()
+    await asyncio.wait([task])
+    del task
+    receiver.socket.close()  # which is what would have warned
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del receiver
+        gc.collect()
+
+    assert not caught
+    assert not path.exists()
+    assert not asyncio.get_running_loop().remove_reader(number)
+
+
+async def test_a_descriptor_that_can_not_be_watched_is_reported_and_leaks_nothing(monkeypatch):
+    Clock(monkeypatch)  # which stands still: whoever has read in vain waits
+    async with aiorecv.open_udp(LOCAL) as receiver:
+        assert receiver.receive_nowait() is None
+        file = os.open(__file__, os.O_RDONLY)
+        os.dup2(file, receiver.fileno())  # its number means the file now: see epoll(7)
+        os.close(file)
+        before = descriptors()
+
+        with pytest.raises(PermissionError) as raised:
+            await receiver.receive()
+
+        assert raised.value.errno == errno.EPERM
+        assert descriptors() == before
+        with pytest.raises(OSError, match=os.strerror(errno.ENOTSOCK)):
+            receiver.receive_nowait()
+        assert receiver.fileno() == -1

@@ -111,3 +111,17 @@ async def test_too_many_descriptors_are_cut_by_the_kernel_and_none_leaks(path, r
             assert receiver.statistics().ancillary_truncated == 1
             assert len(rights) * rights.itemsize > lib.AIORECV_CONTROL_SIZE
     assert descriptors() == before
+
+
+@pytest.mark.parametrize("told", [0, 15, 25, 1 << 40], ids=["none", "short", "long", "huge"])
+async def test_raw_data_ends_where_an_item_lies_about_its_length(told):
+    first, second = ITEMS["ttl"], ITEMS["drops"]
+    message = Message(b"x", NAME, control(first, second, told=told))
+    async with aiorecv.open_udp(("127.0.0.1", 0), metadata=Metadata.RAW) as receiver:
+        with Seam(core_of(receiver)) as seam:
+            seam.play(Step([message]))
+            with receiver.receive_nowait() as batch:
+                (packet,) = batch.packets()
+
+    assert packet.data == b"x"
+    assert packet.raw == (first,)

@@ -256,3 +256,53 @@ async def test_detach_wakes_who_waits(receiver):
 
     with pytest.raises(aiorecv.ReceiverClosedError):
         await task
+
+
+@pytest.mark.parametrize("wait_first", [False, True])
+async def test_a_policy_that_closes_its_receiver_ends_the_read(wait_first):
+    class Closing:
+        maximum = 4
+        armed = False
+
+        @property
+        def slots(self):
+            if self.armed:
+                receiver.close()
+            return 4
+
+        def record(self, *, received, polled):
+            raise AssertionError("nothing was read")
+
+    window = Closing()
+    async with aiorecv.open_udp(("127.0.0.1", 0), window=window) as receiver:
+        task = asyncio.ensure_future(receiver.receive())
+        if wait_first:
+            await until_waiting(task)
+        window.armed = True
+        queued(receiver, b"x")
+
+        with pytest.raises(OSError, match="closed under its receiver"):
+            await task
+        with pytest.raises(aiorecv.ReceiverClosedError):
+            await receiver.receive()
+
+
+@pytest.mark.parametrize("wait_first", [False, True])
+async def test_a_policy_that_closes_its_receiver_and_raises_is_heard(wait_first):
+    class Closing:
+        slots = maximum = 4
+
+        def record(self, *, received, polled):
+            receiver.close()
+            raise LookupError("mine")
+
+    async with aiorecv.open_udp(("127.0.0.1", 0), window=Closing()) as receiver:
+        task = asyncio.ensure_future(receiver.receive())
+        if wait_first:
+            await until_waiting(task)
+        queued(receiver, b"x")
+
+        with pytest.raises(LookupError, match="mine"):
+            await task
+        with pytest.raises(aiorecv.ReceiverClosedError):
+            await receiver.receive()

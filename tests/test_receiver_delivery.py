@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 import aiorecv
-from tests.receiving import Clock, queued, until_waiting
+from tests.receiving import Clock, passes, queued, until_waiting
 
 
 async def test_a_batch_whose_waiter_is_cancelled_after_it_came_is_kept(receiver):
@@ -257,3 +257,37 @@ async def test_a_receiver_of_another_loop_is_refused(receiver):
     await asyncio.get_running_loop().run_in_executor(None, elsewhere)
 
     assert receiver.receive_nowait().payloads() == (b"x",)
+
+
+async def test_a_reader_that_waits_since_another_was_cancelled_is_woken(receiver):
+    async def send_later():
+        await passes(3)
+        queued(receiver, b"later")
+
+    task = asyncio.ensure_future(receiver.receive())
+    await until_waiting(task)
+
+    task.cancel()
+    sending = asyncio.ensure_future(send_later())
+    # This waits in the same pass, before the cancelled task has run.
+    async with asyncio.timeout(10):
+        with await receiver.receive() as batch:
+            assert batch.payloads() == (b"later",)
+
+    await sending
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_loop_may_drop_each_batch_before_it_asks_for_the_next(receiver):
+    sent = queued(receiver, *[b"%d" % number for number in range(6)])
+
+    got = []
+    async for batch in receiver:
+        got += batch.payloads()
+        del batch
+        assert receiver.statistics().buffer_bytes == 0
+        if len(got) == len(sent):
+            break
+
+    assert got == sent

@@ -11,7 +11,8 @@ import pytest
 
 import aiorecv
 from aiorecv._readiness import Readiness
-from tests.receiving import until_waiting
+from tests.faults import OK, Faults, take_path
+from tests.receiving import Clock, passes, until_waiting
 
 
 @pytest.fixture
@@ -232,3 +233,64 @@ async def test_a_wait_that_ends_while_its_descriptor_is_left_alone_can_begin_aga
 
         with await asyncio.wait_for(again, 10) as batch:
             assert batch.payloads() == (b"heard",)
+
+
+async def backing_off(receiver, monkeypatch) -> Readiness:
+    """Shut a receiver down, and let it wait until it leaves its descriptor alone, for an hour."""
+    monkeypatch.setattr("aiorecv._readiness._BACK_OFF", (3600.0, 3600.0))
+    readiness: Readiness = receiver._delivery._readiness
+    task = asyncio.ensure_future(receiver.receive())
+    await until_waiting(task)
+    receiver.socket.shutdown(socket.SHUT_RD)
+    while readiness._timer is None:
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    return readiness
+
+
+async def test_a_wait_while_the_descriptor_is_left_alone_does_not_look_at_it(peer, monkeypatch):
+    async with aiorecv.open_udp(remote_addr=peer.getsockname()) as receiver:
+        readiness = await backing_off(receiver, monkeypatch)
+        fired = []
+        monkeypatch.setattr(Readiness, "_fired", lambda self: fired.append(self))
+
+        task = asyncio.ensure_future(receiver.receive())
+        await until_waiting(task)
+        await passes(20)
+
+        assert readiness._timer is not None
+        assert not fired
+        receiver.close()
+        assert readiness._timer is None
+        with pytest.raises(aiorecv.ReceiverClosedError):
+            await task
+
+
+async def test_an_error_owed_while_the_descriptor_is_left_alone_makes_no_second_clock(
+    peer, monkeypatch
+):
+    errors = []
+    async with aiorecv.open_udp(remote_addr=peer.getsockname(), on_error=errors.append) as receiver:
+        take_path(receiver, "recvmsg")
+        readiness = await backing_off(receiver, monkeypatch)
+        timer = readiness._timer
+        Clock(monkeypatch)  # which stands still: whoever has drained the socket waits
+        peer.sendto(b"before it", receiver.local_addr)
+        with (
+            Faults(receiver, "recvmsg", OK, errno.ENETDOWN),
+            receiver.receive_nowait() as batch,
+        ):
+            assert batch.payloads() == (b"before it",)
+
+        task = asyncio.ensure_future(receiver.receive())
+        while not errors:
+            await asyncio.sleep(0)
+        await passes(3)
+
+        same = readiness._timer is timer
+        receiver.close()
+        with pytest.raises(aiorecv.ReceiverClosedError):
+            await task
+        assert [error.errno for error in errors] == [errno.ENETDOWN]
+        assert same

@@ -6,6 +6,7 @@ import array
 import gc
 import os
 import socket
+import struct
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -15,6 +16,7 @@ from aiorecv import Metadata
 from tests.helpers import descriptors
 
 SO_PASSPIDFD, SCM_PIDFD = 76, 4
+SCM_CREDENTIALS = 2
 
 
 @pytest.fixture(autouse=True)
@@ -316,3 +318,23 @@ async def test_the_descriptor_of_a_sender_s_process_is_one_too(ends, metadata):
         (await receiver.receive()).release()
 
     assert found == ([(socket.SOL_SOCKET, SCM_PIDFD)] if metadata else [])
+
+
+@pytest.mark.parametrize("take", [True, False], ids=["taken", "not taken"])
+async def test_what_else_comes_with_descriptors_is_none(ends, take):
+    ours, peer = ends
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, True)
+    reading = send(peer, 0, 1)
+    credentials = struct.pack("=3i", os.getpid(), os.getuid(), os.getgid())
+    async with aiorecv.from_socket(ours, metadata=Metadata.RAW) as receiver:
+        raw, mine = [], []
+        while receiver.statistics().packets < 2:
+            with await receiver.receive() as batch:
+                for packet in batch.packets() if take else ():
+                    raw.append({(level, kind): data for level, kind, data in packet.raw})
+                    mine += passed(packet)
+
+    sent_by = (socket.SOL_SOCKET, SCM_CREDENTIALS)
+    assert [found.get(sent_by) for found in raw] == ([credentials] * 2 if take else [])
+    assert are_closed(reading) == [not take]
+    close(*mine, *reading)

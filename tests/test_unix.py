@@ -292,3 +292,22 @@ async def test_a_path_that_no_encoding_has_leaks_nothing(tmp_path):
         await aiorecv.open_unix(f"{tmp_path}/\ud800")
 
     assert descriptors() == before
+
+
+async def test_an_abstract_name_that_no_encoding_has_leaks_nothing():
+    before = descriptors()
+
+    with pytest.raises(UnicodeEncodeError) as raised:
+        await aiorecv.open_unix(abstract() + "\ud800")
+
+    assert raised.value.object.endswith("\ud800")
+    assert descriptors() == before
+
+
+async def test_an_opening_by_an_abstract_name_that_fails_leaves_the_name_free():
+    name = abstract()
+
+    with pytest.raises(ValueError, match="gro=True"):
+        await aiorecv.open_unix(name, gro=True)
+
+    assert not in_use(name)

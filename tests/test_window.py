@@ -371,3 +371,39 @@ async def test_a_policy_that_takes_bytes_is_told_them():
         receiver.receive_nowait().release()
 
     assert window.heard == [(1, False, 7)]
+
+
+class OfC:
+    """A policy whose method does not tell what it takes."""
+
+    slots = maximum = 4
+    record = dict
+
+
+class Hiding:
+    """A policy whose method tells something else."""
+
+    slots = maximum = 4
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, object]] = []
+
+    @property
+    def record(self):
+        def record(**told: object) -> None:
+            self.heard.append(told)
+
+        record.__signature__ = "anything"  # type: ignore[attr-defined]
+        return record
+
+
+@pytest.mark.parametrize("policy", [OfC, Hiding])
+async def test_a_policy_that_does_not_show_what_it_takes_is_told_no_bytes(policy):
+    window = policy()
+    async with aiorecv.open_udp(("127.0.0.1", 0), window=window) as receiver:
+        send(receiver, b"x")
+        with receiver.receive_nowait() as batch:
+            assert batch.payloads() == (b"x",)
+
+    if policy is Hiding:
+        assert window.heard == [{"received": 1, "polled": False}]
