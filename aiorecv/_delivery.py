@@ -127,7 +127,7 @@ class Delivery:
                 await waiter
             finally:
                 # A reader that came after this one was cancelled has put its own waiter there.
-                if self._waiter is waiter:
+                if self._waiter is waiter:  # pragma: no branch - false only on the way of an error
                     self._waiter = self._readiness.waiting = None
         return self._take()
 
@@ -212,8 +212,8 @@ class Delivery:
 
     def leave(self) -> None:
         """End reading, but leave the descriptor open; whoever waits wakes."""
+        self.closed = True  # first: whoever hears of drops at the end may close it too
         self._reader.end()
-        self.closed = True
         # Before the descriptor is closed, or the loop would watch whoever gets its number next.
         self._readiness.stop()
         if not self._loop.is_closed():

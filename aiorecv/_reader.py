@@ -11,8 +11,9 @@ import errno
 import inspect
 import logging
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from aiorecv._batch import PacketBatch
 from aiorecv._options import ReceiveOptions, window_slots
@@ -70,11 +71,19 @@ def unclaim_window(window: WindowPolicy) -> None:
     del _IN_USE[id(window)]
 
 
-def _takes_bytes(window: WindowPolicy) -> bool:
+def _recorder(window: WindowPolicy) -> Callable[..., None]:
+    """The policy's ``record``, or one in front of it that leaves out what it does not take."""
+    record = window.record
     try:
-        return "nbytes" in inspect.signature(window.record).parameters
+        if "nbytes" in inspect.signature(record).parameters:
+            return record
     except (TypeError, ValueError):  # in C, or made by one that hides what it takes
-        return False
+        pass
+
+    def without_bytes(*, received: int, polled: bool, nbytes: int) -> None:
+        record(received=received, polled=polled)
+
+    return without_bytes
 
 
 class Owner(Protocol):
@@ -95,7 +104,6 @@ class Reader:
         "_on_error",
         "_look_at",
         "_record",
-        "_tells_bytes",
         "_warned_of",
         "ended",
         "errors",
@@ -119,8 +127,7 @@ class Reader:
     ) -> None:
         self.source = source
         self.window = window
-        self._record: Any = window.record  # any, as only some take the bytes
-        self._tells_bytes = _takes_bytes(window)
+        self._record = _recorder(window)
         self.ended = False
         self.errors = 0
         self.last_error: OSError | None = None
@@ -162,14 +169,12 @@ class Reader:
             if now >= self._look_at:
                 self._look_at = now + _LOOK_EVERY
                 self._warn_of_drops()
+        owner = self.owner  # which it has no more, if the policy closes the receiver
         try:
-            if self._tells_bytes:
-                self._record(received=received, polled=polled, nbytes=batch._read >> BYTES_SHIFT)
-            else:
-                self._record(received=received, polled=polled)
+            self._record(received=received, polled=polled, nbytes=batch._read >> BYTES_SHIFT)
         except BaseException:
-            if self.owner is not None:
-                self.owner.keep(batch)
+            if owner is not None:
+                owner.keep(batch)
             raise
         return batch
 
@@ -207,18 +212,19 @@ class Reader:
 
     def _warn_of_drops(self) -> None:
         drops = self.source.sample()
-        if drops > self._warned_of:
+        before = self._warned_of
+        if drops > before:
+            self._warned_of = drops  # first: a handler of the warning may close the receiver
             _LOG.warning(
                 "%r: the kernel dropped %d queued messages since the last warning, %d in all, as "
                 "the receive buffer was full; it has %d bytes. To make it larger, raise "
                 "net.core.rmem_max (it is %s) by sysctl, and give receive_buffer_size",
                 self.source.sock,
-                drops - self._warned_of,
+                drops - before,
                 drops,
                 self.source.receive_buffer_size,
                 _rmem_max(),
             )
-            self._warned_of = drops
 
     def _close(self) -> None:
         if self.owner is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import attrs
@@ -47,12 +48,11 @@ def check_slots(_owner: object, field: attrs.Attribute[int], value: object) -> N
     _check(value, field.name, "slots", MAX_SLOTS)
 
 
-def _check_reads(_owner: object, field: attrs.Attribute[int], value: object) -> None:
-    _check(value, field.name, "reads")
+def _number_of(unit: str) -> Callable[[object, attrs.Attribute[int], object], None]:
+    def check(_owner: object, field: attrs.Attribute[int], value: object) -> None:
+        _check(value, field.name, unit)
 
-
-def _check_bytes(_owner: object, field: attrs.Attribute[int], value: object) -> None:
-    _check(value, field.name, "bytes")
+    return check
 
 
 def _check_order(initial: int, maximum: int) -> None:
@@ -81,7 +81,7 @@ class AdaptiveWindow:
     maximum: int = attrs.field(default=64, validator=check_slots)
     """The most slots that a read offers."""
 
-    shrink_after: int = attrs.field(default=256, validator=_check_reads)
+    shrink_after: int = attrs.field(default=256, validator=_number_of("reads"))
     """Reads in a row, none of which filled every slot, after which it shrinks."""
 
     slots: int = attrs.field(init=False)
@@ -113,8 +113,8 @@ class PeakWindow:
     It starts at ``initial`` slots. A read that fills every slot, whether it had to wait or not,
     makes it ``maximum``: only slots that packets reach touch memory, so a step on the way would
     save none. Once it has grown, it looks back after each ``shrink_after`` reads in a row that did
-    not fill every slot: if the largest brought less than a quarter, it shrinks to the next power of
-    two above that.
+    not fill every slot: to the next power of two above what the largest of them brought it shrinks,
+    if that is a quarter of the window or less.
 
     Slots that were written lie in the processor's cache only up to some number of bytes, and a slot
     may hold a train of 64 KiB. So the window has no more slots than would have brought
@@ -133,10 +133,10 @@ class PeakWindow:
     maximum: int = attrs.field(default=112, validator=check_slots)
     """The most slots that a read offers."""
 
-    shrink_after: int = attrs.field(default=256, validator=_check_reads)
+    shrink_after: int = attrs.field(default=256, validator=_number_of("reads"))
     """Reads in a row, none of which filled every slot, after which it may shrink."""
 
-    maximum_bytes: int = attrs.field(default=1 << 21, validator=_check_bytes)
+    maximum_bytes: int = attrs.field(default=1 << 21, validator=_number_of("bytes"))
     """Payload bytes that a read should bring at most: 2 MiB, 32 of the longest trains."""
 
     slots: int = attrs.field(init=False)

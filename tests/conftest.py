@@ -62,3 +62,20 @@ def sender(receiver: aiorecv.Receiver) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.connect(receiver.local_addr)
         yield sock
+
+
+@pytest.fixture
+def bound() -> Iterator[socket.socket]:
+    """A non-blocking UDP socket on an IPv4 port of the kernel's choice."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setblocking(False)
+        sock.bind(("127.0.0.1", 0))
+        yield sock
+
+
+@pytest.fixture
+def bound_sender(bound: socket.socket) -> Iterator[socket.socket]:
+    """A blocking socket that is connected to ``bound``."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect(bound.getsockname())
+        yield sock

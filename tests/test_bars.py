@@ -211,4 +211,4 @@ def test_numbers_below_one_are_refused():
     )
 
     assert run.returncode == 2
-    assert "give at least 1" in run.stderr
+    assert "give a number from 1" in run.stderr

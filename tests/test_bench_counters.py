@@ -14,22 +14,6 @@ from aiorecv.bench._sink import lib
 from aiorecv.bench.counters import Stopwatch, cycle_counter
 
 
-@pytest.fixture
-def bound():
-    """A non-blocking UDP socket, as sinks want it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.setblocking(False)
-        sock.bind(("127.0.0.1", 0))
-        yield sock
-
-
-@pytest.fixture
-def sender(bound):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.connect(bound.getsockname())
-        yield sock
-
-
 @pytest.mark.parametrize(
     ("counts", "unit", "reason"),
     [
@@ -100,9 +84,9 @@ def test_what_the_system_hides_is_unknown(tmp_path):
         assert counters.socket_drops(sock) == 0
 
 
-def test_udp_counters_are_those_of_this_namespace(bound, sender):
+def test_udp_counters_are_those_of_this_namespace(bound, bound_sender):
     before = counters.udp_counters()
-    sender.send(b"x")
+    bound_sender.send(b"x")
     bound.recv(1)
     risen = counters.differences(before, counters.udp_counters())
 
@@ -111,10 +95,10 @@ def test_udp_counters_are_those_of_this_namespace(bound, sender):
     assert counters.differences({"a": 5}, {"a": 7}) == {"a": 2}
 
 
-def test_drops_are_counted(bound, sender):
+def test_drops_are_counted(bound, bound_sender):
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
     for _ in range(20):
-        sender.send(bytes(1000))
+        bound_sender.send(bytes(1000))
 
     queued = 0
     while select.select([bound], [], [], 0)[0]:

@@ -191,9 +191,17 @@ def test_wrong_arguments_are_told(arguments, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["bench", "headers", *arguments])
 
-    assert "1 or more" in capsys.readouterr().err
+    assert "a number from 1" in capsys.readouterr().err
 
 
 def test_each_of_the_entries_gets_some_of_a_datagram():
     assert all((n - 1) * -(-SIZE // n) < SIZE for n in ENTRIES)
     assert max(MESSAGES) == lib.HEADERS_MAX_MESSAGES
+
+
+def test_a_tree_that_is_the_working_directory_is_not_imported(tmp_path, monkeypatch):
+    (tmp_path / "aiorecv").mkdir()
+    (tmp_path / "aiorecv" / "__init__.py").write_text("raise ImportError('not what is installed')")
+    monkeypatch.chdir(tmp_path)
+
+    assert "reason" not in allocations.count_all("asyncio")

@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 
@@ -16,7 +15,7 @@ from aiorecv.bench import sink, sink_rounds
 from aiorecv.bench.drains import CountError
 from aiorecv.bench.feeders import Feeder
 from aiorecv.bench.report import Run
-from aiorecv.bench.sink_rounds import Plan
+from tests.benches import SINK_PLAN as PLAN
 
 LOOPS = ("asyncio", "uvloop")
 
@@ -34,19 +33,6 @@ ROWS = [
     ),
 ]
 
-PLAN = Plan(
-    count=150,
-    port=0,
-    repeat=1,
-    connect=False,
-    batch=32,
-    size=64,
-    gro=False,
-    flows=1,
-    pin=None,
-    live=False,
-)
-
 
 def parse(*options):
     parser = argparse.ArgumentParser()
@@ -61,15 +47,6 @@ def measure(*options):
 def column(table, name):
     at = table.columns.index(name)
     return [row[at] for row in table.rows]
-
-
-@pytest.fixture
-def bound():
-    """A non-blocking UDP socket, as sinks want it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.setblocking(False)
-        sock.bind(("127.0.0.1", 0))
-        yield sock
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,15 @@ from aiorecv.bench.counters import Counter, Stopwatch
 from aiorecv.bench.drains import CountError
 from aiorecv.bench.feeders import Feeder, Pins, flooders
 from aiorecv.bench.queues import Queue
-from aiorecv.bench.sink_rounds import Plan
+from tests.benches import SINK_PLAN as PLAN
+
+
+def recvmmsg(sock, stopwatch, packet_size):
+    return sinks.RecvmmsgSink(sock, stopwatch, packet_size, slots=32)
+
 
 CALLS = {
-    "recvMmsg": sinks.RecvmmsgSink,
+    "recvMmsg": recvmmsg,
     "recvmsg": sinks.RecvmsgSink,
     "read": sinks.ReadSink,
     "recvfrom": sinks.RecvfromSink,
@@ -31,38 +36,9 @@ USERS = [
     loop_sinks.ProtocolSink,
 ]
 
-PLAN = Plan(
-    count=150,
-    port=0,
-    repeat=1,
-    connect=False,
-    batch=32,
-    size=64,
-    gro=False,
-    flows=1,
-    pin=None,
-    live=False,
-)
-
 
 def counter(read=lambda: 0):
     return Stopwatch(Counter("CPU cycles", "", read))
-
-
-@pytest.fixture
-def bound():
-    """A non-blocking UDP socket, as sinks want it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.setblocking(False)
-        sock.bind(("127.0.0.1", 0))
-        yield sock
-
-
-@pytest.fixture
-def sender(bound):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.connect(bound.getsockname())
-        yield sock
 
 
 def test_the_sender_runs_on_its_own_cpu_and_the_sink_comes_back(bound):
@@ -130,12 +106,12 @@ def test_a_sink_is_connected_only_if_asked(connect, live):
     assert len(peers) == connect
 
 
-async def test_drops_are_those_of_the_stretch(bound, sender, monkeypatch):
+async def test_drops_are_those_of_the_stretch(bound, bound_sender, monkeypatch):
     drops = iter((2**32 - 1, 6))
     monkeypatch.setattr(sinks, "socket_drops", lambda sock: next(drops))
 
     async with sinks.ReadSink(bound, counter(), 64) as drain:
-        sender.send(bytes(64))
+        bound_sender.send(bytes(64))
         taken = await drain.take(1)
 
     assert taken.drops == 7
@@ -162,11 +138,11 @@ def test_a_sender_that_does_not_start_is_an_error(bound, monkeypatch):
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_c_counts_calls_that_find_nothing(name, bound, sender, monkeypatch):
+async def test_c_counts_calls_that_find_nothing(name, bound, bound_sender, monkeypatch):
     monkeypatch.setattr(sinks, "_WAIT_MS", 20)
 
     async with CALLS[name](bound, counter(), 64) as drain:
-        sender.send(bytes(64))
+        bound_sender.send(bytes(64))
         with pytest.raises(CountError, match="never came"):
             await drain.take(2)
         counts = drain._counts()
@@ -175,18 +151,16 @@ async def test_c_counts_calls_that_find_nothing(name, bound, sender, monkeypatch
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_c_reports_what_the_kernel_says(name, bound, sender):
+async def test_c_reports_what_the_kernel_says(name, bound, bound_sender):
     async with CALLS[name](bound, counter(), 64) as drain:
         bound.close()
         with pytest.raises(OSError, match="Bad file descriptor"):
             await drain._drain(1)
 
 
-async def test_a_batch_out_of_bounds_is_an_error(bound, monkeypatch):
-    monkeypatch.setattr(sinks.RecvmmsgSink, "slots", 0)
-
+async def test_a_batch_out_of_bounds_is_an_error(bound):
     with pytest.raises(OSError, match="Invalid argument"):
-        await sinks.RecvmmsgSink(bound, counter(), 64).__aenter__()
+        await sinks.RecvmmsgSink(bound, counter(), 64, slots=0).__aenter__()
 
 
 @pytest.mark.parametrize("make", [*CALLS.values(), *USERS], ids=lambda make: make.__name__)
@@ -219,12 +193,12 @@ def test_a_queue_has_no_more_than_the_buffer_holds():
     assert PLAN.queue(8 << 20).packets == 150
 
 
-def test_a_train_counts_as_its_packets(bound, sender):
+def test_a_train_counts_as_its_packets(bound, bound_sender):
     bound.setsockopt(socket.IPPROTO_UDP, 104, True)
     buffer = ffi.new("uint8_t[]", lib.SINK_SLOT_SIZE)
     state = ffi.new("struct calls *", {"fd": bound.fileno(), "packet_size": 100, "buffer": buffer})
 
-    lib.sink_fill(sender.fileno(), ffi.new("uint32_t[]", [250]), 1, 100)
+    lib.sink_fill(bound_sender.fileno(), ffi.new("uint32_t[]", [250]), 1, 100)
 
     assert lib.calls_recvmsg(state, 3) == 0
     assert (state.packets, state.bytes, state.reads) == (3, 250, 1)

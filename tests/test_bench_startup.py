@@ -171,4 +171,4 @@ def test_less_than_one_round_is_refused(capsys, repeat):
         main(["bench", "startup", "--repeat", repeat])
 
     assert exit_.value.code == 2
-    assert "give at least 1" in capsys.readouterr().err
+    assert "give a number from 1" in capsys.readouterr().err

@@ -174,7 +174,7 @@ def test_the_command_prints_and_keeps_its_figures(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--repeat", "0"], "1 or more"),
+        (["--repeat", "0"], "a number from 1"),
         (["--size", "1473"], "from 1 to 1472"),
         (["--pattern", "rain"], "invalid choice"),
     ],

@@ -237,3 +237,23 @@ async def test_where_procfs_hides_the_limit_the_warning_still_comes(small, logge
     small.close()
 
     assert "it is unknown" in logged.text
+
+
+async def test_who_hears_of_drops_may_close_the_receiver(small):
+    class Closing(logging.Handler):
+        heard = 0
+
+        def emit(self, record):
+            self.heard += 1
+            small.close()
+
+    handler = Closing()
+    logging.getLogger("aiorecv").addHandler(handler)
+    try:
+        overflow(small)
+        small.close()
+    finally:
+        logging.getLogger("aiorecv").removeHandler(handler)
+
+    assert handler.heard == 1
+    assert small.fileno() == -1

@@ -288,7 +288,7 @@ async def test_a_policy_that_closes_its_receiver_ends_the_read(wait_first):
 
 
 @pytest.mark.parametrize("wait_first", [False, True])
-async def test_a_policy_that_closes_its_receiver_and_raises_is_heard(wait_first):
+async def test_a_policy_that_closes_its_receiver_and_raises_loses_no_batch(wait_first):
     class Closing:
         slots = maximum = 4
 
@@ -304,5 +304,7 @@ async def test_a_policy_that_closes_its_receiver_and_raises_is_heard(wait_first)
 
         with pytest.raises(LookupError, match="mine"):
             await task
+        with await receiver.receive() as batch:
+            assert batch.payloads() == (b"x",)
         with pytest.raises(aiorecv.ReceiverClosedError):
             await receiver.receive()

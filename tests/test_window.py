@@ -397,6 +397,12 @@ class Hiding:
         return record
 
 
+@pytest.mark.parametrize(("value", "error"), [(0, ValueError), (1.5, TypeError)])
+def test_a_peak_window_of_wrong_bytes_is_refused(value, error):
+    with pytest.raises(error, match="maximum_bytes"):
+        aiorecv.PeakWindow(maximum_bytes=value)
+
+
 @pytest.mark.parametrize("policy", [OfC, Hiding])
 async def test_a_policy_that_does_not_show_what_it_takes_is_told_no_bytes(policy):
     window = policy()

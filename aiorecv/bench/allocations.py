@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import json
 import os
 import subprocess
@@ -28,6 +27,7 @@ from aiorecv.bench._sink import ffi, lib
 from aiorecv.bench.bars import loops
 from aiorecv.bench.drains import CountError
 from aiorecv.bench.header_reads import ENTRIES, MESSAGES, WAYS, HeaderReads
+from aiorecv.bench.processes import module, without_collections
 from aiorecv.bench.queues import Filler, Queue
 
 _FILLS = 8
@@ -60,7 +60,7 @@ def _child(what: str, loop: str, environment: dict[str, str] | None) -> dict[str
     """Run this module in a process of its own; preloaded, unless ``environment`` is None."""
     preload = {} if environment is None else {"LD_PRELOAD": _sink.__file__, **environment}
     done = subprocess.run(
-        [sys.executable, "-m", "aiorecv.bench.allocations", what, "--loop", loop],
+        module("allocations", what, "--loop", loop),
         env={**os.environ, **preload},
         capture_output=True,
         text=True,
@@ -183,16 +183,6 @@ def _watching() -> Iterator[None]:
         lib.allocations_watch(ffi.NULL)
 
 
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Count here, and print JSON; 1 if nothing counts."""
     parser = argparse.ArgumentParser("python -m aiorecv.bench.allocations", description=__doc__)
@@ -202,7 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.what != "traced" and not lib.allocations_are_counted():
         print("allocations are not counted: preload aiorecv.bench._sink", file=sys.stderr)
         return 1
-    with _without_collections(), _watching():
+    with without_collections(), _watching():
         if arguments.what == "headers":
             found = _headers()
         else:

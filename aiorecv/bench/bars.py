@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import importlib
 import json
 import socket
@@ -34,6 +33,8 @@ from aiorecv.bench.drains import (
     sum_payloads,
     take_pairs,
 )
+from aiorecv.bench.options import parse_count
+from aiorecv.bench.processes import without_collections
 from aiorecv.bench.queues import Filler, Queue
 from aiorecv.bench.report import machine
 
@@ -128,16 +129,12 @@ async def _alternate(
 ) -> list[list[float]]:
     """Each arm's rounds, taken in turns after one that only warms up: nanoseconds a packet."""
     samples: list[list[float]] = [[] for _ in arms]
-    gc.collect()
-    gc.disable()
-    try:
+    with without_collections():
         for number in range(rounds + 1):
             for (drain, filler), kept in zip(arms, samples, strict=True):
                 taken = await _round(drain, filler, repeats)
                 if number:
                     kept.append(taken)
-    finally:
-        gc.enable()
     return samples
 
 
@@ -184,19 +181,14 @@ def _report(results: Sequence[Result], repeats: int) -> dict[str, object]:
     return {"machine": machine(), "fills_a_round": repeats, "rows": rows}
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("give at least 1")
-    return number
-
-
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m aiorecv.bench.bars", description=__doc__)
     parser.add_argument("--loop", choices=("asyncio", "uvloop", "both"), default="both")
-    parser.add_argument("--rounds", type=_positive, default=7, help="of each arm, alternated")
-    parser.add_argument("--repeat", type=_positive, default=20, help="fills a round")
-    parser.add_argument("--queue", type=_positive, help="packets a fill, instead of the row's own")
+    parser.add_argument("--rounds", type=parse_count, default=7, help="of each arm, alternated")
+    parser.add_argument("--repeat", type=parse_count, default=20, help="fills a round")
+    parser.add_argument(
+        "--queue", type=parse_count, help="packets a fill, instead of the row's own"
+    )
     parser.add_argument(
         "--summed", action="store_true", help="let the user add up payload bytes in timed fills too"
     )

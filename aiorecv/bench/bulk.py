@@ -46,7 +46,17 @@ from aiorecv.bench.bulk_samples import (
 from aiorecv.bench.counters import sysctl
 from aiorecv.bench.flood import parse_seconds
 from aiorecv.bench.options import parse_pin, whole_number
-from aiorecv.bench.report import Picture, ReportError, Run, Series, Table, figure, machine
+from aiorecv.bench.report import (
+    Picture,
+    ReportError,
+    Run,
+    Series,
+    Table,
+    change,
+    figure,
+    machine,
+    measured,
+)
 
 SUMMARY = "how fast bulk traffic is received, and for how much CPU"
 
@@ -215,11 +225,11 @@ def _table(run: Run, loop: str, unit: str) -> Table:
         medians.append((base.median, other.median))
         beside = [_beside(run, group, arm) for arm in (_BASE, _OTHER)]
         rows.append(
-            [title, _measured(base), _measured(other), _change(*medians[-1])]
+            [title, measured(base), measured(other), change(*medians[-1])]
             + [" / ".join(pair) for pair in zip(*beside, strict=True)]
         )
     means = [geometric_mean(column) for column in zip(*medians, strict=True)]
-    rows.append(["geometric mean", *map(figure, means), _change(*means), "", "", ""])
+    rows.append(["geometric mean", *map(figure, means), change(*means), "", "", ""])
     direction = base.better
     return Table(
         f"{_TITLES[unit]}, {loop} ({direction} is better)",
@@ -227,14 +237,6 @@ def _table(run: Run, loop: str, unit: str) -> Table:
         rows,
         _notes(run, len(base.samples)),
     )
-
-
-def _measured(series: Series) -> str:
-    return f"{figure(series.median)} ± {series.spread:.0%}".replace("inf%", "∞")
-
-
-def _change(base: float, other: float) -> str:
-    return f"{other / base - 1:+.2%}"
 
 
 def _beside(run: Run, group: str, arm: str) -> list[str]:

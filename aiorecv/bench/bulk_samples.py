@@ -20,6 +20,7 @@ from aiorecv.bench.bulk_child import HOST, Account
 from aiorecv.bench.cgroups import Cgroup, CgroupError, child_cgroup
 from aiorecv.bench.drains import CountError
 from aiorecv.bench.flood import longest_train
+from aiorecv.bench.processes import module
 
 SIZE = 1472
 """Payload bytes of each packet: with the headers of IPv4 and UDP 1,500, Ethernet's MTU."""
@@ -30,9 +31,6 @@ TRAIN = longest_train(SIZE)
 # How much longer the flood lasts than it is measured, in seconds: the clock starts with the first
 # batch, and a receiver that its quota holds back looks at it late.
 _MARGIN = 0.3
-
-# -P: what is installed, and not a source tree that happens to be the working directory.
-_PYTHON = (sys.executable, "-P", "-m")
 
 
 @attrs.frozen
@@ -188,12 +186,12 @@ def _flood(
 
 
 @contextlib.contextmanager
-def _process(module: str, *options: str, cpu: int | None) -> Iterator[subprocess.Popen[str]]:
+def _process(name: str, *options: str, cpu: int | None) -> Iterator[subprocess.Popen[str]]:
     """A module of the benches, run in a process of its own, on one CPU; it ends with the block.
 
     It is in a process group of its own: Ctrl-C is for us, who end it.
     """
-    command = (*_PYTHON, f"aiorecv.bench.{module}", *options)
+    command = module(name, *options)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0) as process:
         try:
             if cpu is not None:

@@ -22,7 +22,7 @@ from statistics import geometric_mean
 
 import attrs
 
-from aiorecv.bench.report import ReportError, Run, Series, Table, figure
+from aiorecv.bench.report import ReportError, Run, Series, Table, change, figure, measured
 from aiorecv.bench.significance import correct_by_holm, p_value, smallest_p_value
 
 SUMMARY = "tell what differs between two runs, or two arms of one"
@@ -171,9 +171,9 @@ def _rows(judged: Sequence[tuple[Pair, float]], alpha: float) -> Iterator[list[s
         n, m = len(pair.base.samples), len(pair.other.samples)
         yield [
             _title(pair),
-            _measured(pair.base),
-            _measured(pair.other),
-            _change(pair.base.median, pair.other.median) if p < alpha else "~",
+            measured(pair.base),
+            measured(pair.other),
+            change(pair.base.median, pair.other.median) if p < alpha else "~",
             f"{p:.3f}" if p >= 0.001 else "<0.001",
             str(n) if n == m else f"{n}+{m}",
         ]
@@ -186,21 +186,12 @@ def _title(pair: Pair) -> str:
     return ": ".join(filter(None, (pair.group, pair.name)))
 
 
-def _measured(series: Series) -> str:
-    spread = "∞" if math.isinf(series.spread) else f"{series.spread:.0%}"
-    return f"{figure(series.median)} ± {spread}"
-
-
-def _change(base: float, other: float) -> str:
-    return f"{other / base - 1:+.2%}" if base else "from 0"
-
-
 def _means(title: str, pairs: Sequence[Pair]) -> Iterator[list[str]]:
     """A row of geometric means; none if a median is not positive, which has none."""
     medians = [(pair.base.median, pair.other.median) for pair in pairs]
     if min(map(min, medians)) > 0:
         base, other = (geometric_mean(column) for column in zip(*medians, strict=True))
-        yield [title, figure(base), figure(other), _change(base, other), "", ""]
+        yield [title, figure(base), figure(other), change(base, other), "", ""]
 
 
 def _verdict(

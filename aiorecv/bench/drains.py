@@ -21,9 +21,11 @@ from aiorecv.bench._sink import ffi, lib
 from aiorecv.bench.queues import Filler
 
 # linux/udp.h and asm-generic/socket.h; Python's socket module has neither.
-_UDP_GRO = 104
+UDP_GRO = 104
+"""The option that lets a socket have trains whole."""
 _SO_RCVBUFFORCE = 33
-_RECEIVE_BUFFER_SIZE = 4 << 20
+RECEIVE_BUFFER_SIZE = 4 << 20
+"""What a receiver asks for by default."""
 # What the reference offers a read: more slots gain it 1 %.
 _SLOTS = 64
 
@@ -171,18 +173,19 @@ class ReceiverDrain(Drain):
         await self._task
 
 
-def make_alike(reference: socket.socket, receiver: aiorecv.Receiver) -> int:
-    """Give both sockets the same buffer and the same GRO; returns the buffer's bytes.
+def raise_receive_buffer(sock: socket.socket) -> None:
+    """Ask for the buffer of a receiver; where the system caps it, root has it all the same."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_SIZE)
+    with contextlib.suppress(PermissionError):
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER_SIZE)
 
-    The buffer is what a receiver asks for by default; where the system caps it, root has it all
-    the same.
-    """
+
+def make_alike(reference: socket.socket, receiver: aiorecv.Receiver) -> int:
+    """Give both sockets the same buffer and the same GRO; returns the buffer's bytes."""
     for sock in (reference, receiver.socket):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_SIZE)
-        with contextlib.suppress(PermissionError):
-            sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER_SIZE)
-    gro = receiver.socket.getsockopt(socket.IPPROTO_UDP, _UDP_GRO)
-    reference.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, gro)
+        raise_receive_buffer(sock)
+    gro = receiver.socket.getsockopt(socket.IPPROTO_UDP, UDP_GRO)
+    reference.setsockopt(socket.IPPROTO_UDP, UDP_GRO, gro)
     return min(
         sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         for sock in (reference, receiver.socket)

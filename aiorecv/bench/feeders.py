@@ -9,17 +9,15 @@ import contextlib
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
+from aiorecv.bench.flood import UDP_SEGMENT, longest_train
+from aiorecv.bench.processes import module
 from aiorecv.bench.queues import Filler, Queue
 
-_UDP_SEGMENT = 103  # linux/udp.h; Python's socket module lacks it
-_MAX_SEGMENTS = 128  # in one send: UDP_MAX_SEGMENTS, linux/udp.h
-_MAX_PAYLOAD = 65_507
 _PATTERNS = 64
 
 
@@ -71,10 +69,10 @@ class Feeder(Filler):
         size = self._queue.sizes[0]
         packets = min(self._queue.packets, _PATTERNS)
         payloads = [bytes((number + at) % 251 for at in range(size)) for number in range(packets)]
-        step = min(_MAX_PAYLOAD // size, _MAX_SEGMENTS) if self._queue.train else 1
+        step = longest_train(size) if self._queue.train else 1
         with self._first() as sock:
             if self._queue.train:
-                sock.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, size)
+                sock.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, size)
             for at in range(0, packets, step):
                 sock.send(b"".join(payloads[at : at + step]))
         return packets, sum(map(sum, payloads))
@@ -88,12 +86,12 @@ def flooders(
     addr: tuple[str, int], *, size: int, flows: int, pins: Pins | None
 ) -> Iterator[list[int]]:
     """Processes that send to ``addr`` as fast as they can, a flow each, until this ends: ids."""
-    command = [sys.executable, "-P", "-m", "aiorecv.bench.flood", "--to", f"{addr[0]}:{addr[1]}"]
-    command += ["--size", str(size), "--seconds", "86400"]
+    options = ("--to", f"{addr[0]}:{addr[1]}", "--size", str(size), "--seconds", "86400")
     ids = []
     with contextlib.ExitStack() as stack:
         for _ in range(flows):
-            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+            process = subprocess.Popen(module("flood", *options), stdout=subprocess.DEVNULL)
+            stack.enter_context(process)
             stack.callback(process.kill)
             ids.append(process.pid)
             if pins is not None:

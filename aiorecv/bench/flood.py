@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from aiorecv.bench._sink import ffi, lib
+from aiorecv.bench.options import whole_number
 
 MAX_SIZE = 65_507
 """The largest UDP payload over IPv4, in bytes."""
@@ -26,8 +27,9 @@ MAX_SIZE = 65_507
 _SLICE_NS = 50_000_000
 
 # linux/udp.h; Python's socket module has neither.
-_UDP_SEGMENT = 103
-_MAX_SEGMENTS = 128
+UDP_SEGMENT = 103
+"""The option that makes a send a train."""
+_MAX_SEGMENTS = 128  # UDP_MAX_SEGMENTS
 
 _N = TypeVar("_N", int, float)
 
@@ -57,7 +59,7 @@ def flood(
     """
     if train > 1:
         for sock in socks:
-            sock.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, size)
+            sock.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, size)
     fds = ffi.new("int[]", [sock.fileno() for sock in socks])
     body = ffi.new("uint8_t[]", size * train)
     fields = {"fds": fds, "flows": len(socks), "size": size, "train": train, "body": body}
@@ -86,10 +88,6 @@ def parse_size(text: str) -> int:
 
 def _parse_rate(text: str) -> float:
     return _parse(float, text, lambda value: 0 <= value < math.inf, "packets/s, 0 for no limit")
-
-
-def _parse_number(text: str) -> int:
-    return _parse(int, text, lambda value: 1 <= value <= 1024, "a number from 1 to 1024")
 
 
 def _parse(kind: Callable[[str], _N], text: str, allowed: Callable[[_N], bool], remedy: str) -> _N:
@@ -130,8 +128,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--seconds", type=parse_seconds, default=5.0, help="for how long (default: 5)")
     add("--size", type=parse_size, default=64, help="bytes of each datagram (default: 64)")
     add("--rate", type=_parse_rate, default=0.0, help="packets/s at most (default: no limit)")
-    add("--flows", type=_parse_number, default=1, help="sockets that take turns (default: 1)")
-    add("--train", type=_parse_number, default=1, help="datagrams a send, by GSO (default: 1)")
+    add(
+        "--flows",
+        type=whole_number(1, 1024),
+        default=1,
+        help="sockets that take turns (default: 1)",
+    )
+    add(
+        "--train",
+        type=whole_number(1, 1024),
+        default=1,
+        help="datagrams a send, by GSO (default: 1)",
+    )
     return parser
 
 

@@ -8,8 +8,8 @@ import socket
 from typing import Self
 
 from aiorecv.bench._sink import ffi, lib
-from aiorecv.bench.drains import CountError
-from aiorecv.bench.queues import Filler, Queue
+from aiorecv.bench.drains import RECEIVE_BUFFER_SIZE, CountError
+from aiorecv.bench.queues import Filler, Queue, charged
 
 ENTRIES = (1, 3, 4, 8, 16, 19)
 """Memory pieces a message; a virtio-net frame has at most 19: 2 + MAX_SKB_FRAGS."""
@@ -26,9 +26,6 @@ WAYS = {
 
 # So that each of 19 entries gets some of it.
 SIZE = 1216
-_RECEIVE_BUFFER_SIZE = 4 << 20
-# What the kernel charges such a datagram at most, its own records included.
-_MOST_CHARGED = 2560
 
 
 class HeaderReads:
@@ -39,9 +36,9 @@ class HeaderReads:
         self._stack = contextlib.ExitStack()
         sock = self._stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         sock.bind(("127.0.0.1", 0))
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_SIZE)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_SIZE)
         granted = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        self.room = min(granted // _MOST_CHARGED, 1024)
+        self.room = min(granted // charged(SIZE), 1024)
         """Packets that the socket's queue holds for sure, if the system allows a window of them."""
         self._addr = sock.getsockname()
         self._calls = system_call

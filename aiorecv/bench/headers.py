@@ -22,6 +22,7 @@ from typing import Any
 
 from aiorecv.bench.allocations import count_all
 from aiorecv.bench.header_reads import ENTRIES, MESSAGES, SIZE, WAYS, HeaderReads
+from aiorecv.bench.options import parse_count
 from aiorecv.bench.report import Picture, Run, Series, Table, machine
 
 SUMMARY = "headers built once, for every call on the heap, or in a small array; and allocations"
@@ -34,15 +35,19 @@ _CALLS = {False: "building alone", True: "with recvmmsg"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be chosen."""
     add = parser.add_argument
-    add("--repeat", type=_positive, default=41, help="samples of each way (default: 41)")
-    add("--packets", type=_positive, default=1024, help="packets a sample (default: 1024)")
+    add(
+        "--repeat",
+        type=parse_count,
+        default=41,
+        help="samples of each way (default: 41)",
+    )
+    add(
+        "--packets",
+        type=parse_count,
+        default=1024,
+        help="packets a sample (default: 1024)",
+    )
     add("--loop", choices=("asyncio", "uvloop", "both"), default="both", help="of receivers")
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a number, 1 or more")
-    return int(text)
 
 
 def measure(arguments: argparse.Namespace, command: str) -> Run:

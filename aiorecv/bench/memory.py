@@ -43,7 +43,7 @@ from aiorecv.bench.memory_child import ARMS, raise_descriptor_limit
 from aiorecv.bench.memory_life import PHASES, Life, Sample, live
 from aiorecv.bench.memory_process import RSS, UNITS, Setting, why_no_cgroup
 from aiorecv.bench.options import whole_number
-from aiorecv.bench.report import Picture, ReportError, Run, Series, Table, figure, machine
+from aiorecv.bench.report import Picture, ReportError, Run, Series, Table, machine, measured
 
 SUMMARY = "how much memory receivers hold, by phase of their life"
 
@@ -206,13 +206,9 @@ def _table(run: Run, loop: str, receivers: int, unit: str) -> Table:
     for phase in PHASES:
         arms = [run.find(f"{group}: {phase}", arm, unit) for arm in ARMS]
         base, fixed, ours = arms
-        rows.append([phase, *map(_shown, arms), _saved(base, ours), _saved(fixed, ours)])
+        rows.append([phase, *map(measured, arms), _saved(base, ours), _saved(fixed, ours)])
     columns = ["phase", *ARMS, f"preallocated - {_OURS}", f"{_FIXED} - {_OURS}"]
     return Table(f"{group}: {_TITLES[unit]}", columns, rows, _notes(run, group, len(base.samples)))
-
-
-def _shown(series: Series) -> str:
-    return f"{figure(series.median)} ± {series.spread:.0%}".replace("inf%", "∞")
 
 
 def _saved(base: Series, ours: Series) -> str:

@@ -22,6 +22,7 @@ import attrs
 import aiorecv
 from aiorecv.bench._sink import ffi, lib
 from aiorecv.bench.bars import loops
+from aiorecv.bench.drains import RECEIVE_BUFFER_SIZE, UDP_GRO
 
 HOST = "127.0.0.1"
 
@@ -35,8 +36,6 @@ MOST = 1 << 16
 """Bytes of the longest message over the control socket."""
 
 _HELD_SLOTS = 8
-_RECEIVE_BUFFER_SIZE = 4 << 20  # what aiorecv.open_udp asks for
-_UDP_GRO = 104  # linux/udp.h
 
 
 @attrs.define
@@ -189,8 +188,8 @@ def _bound() -> socket.socket:
     """A socket as ``aiorecv.open_udp`` makes it, for all arms alike."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setblocking(False)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_SIZE)
-    sock.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, True)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_SIZE)
+    sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, True)
     sock.bind((HOST, 0))
     return sock
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import attrs
 
 from aiorecv.bench.cgroups import Cgroup, CgroupError, child_cgroup
 from aiorecv.bench.memory_child import DESCRIPTORS_AT_ONCE, MOST, Account
+from aiorecv.bench.processes import module
 
 RSS, ANON, NON_RECLAIMABLE = "RssAnon KiB", "cgroup anon KiB", "cgroup non-reclaimable KiB"
 UNITS = (RSS, ANON, NON_RECLAIMABLE)
@@ -136,9 +136,7 @@ def started(setting: Setting, arm: str, loop: str) -> Iterator[Process]:
 
 
 def _command(arm: str, loop: str, control: int) -> tuple[str, ...]:
-    # -P: what is installed, and not a source tree that happens to be the working directory.
-    python = (sys.executable, "-P", "-m", "aiorecv.bench.memory_child")
-    return (*python, "--loop", loop, "--arm", arm, "--control", str(control))
+    return module("memory_child", "--loop", loop, "--arm", arm, "--control", str(control))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

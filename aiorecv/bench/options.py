@@ -18,6 +18,10 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
+parse_count = whole_number(1, 1 << 20)
+"""A parser of how many there shall be: at least one."""
+
+
 def parse_pin(text: str) -> list[int]:
     """The CPUs of a receiver and of its sender, for argparse: ``0,1``, or ``0`` for both."""
     allowed = os.sched_getaffinity(0)

@@ -14,12 +14,15 @@ from typing import Any, Self
 import attrs
 
 from aiorecv.bench._sink import ffi, lib
+from aiorecv.bench.flood import longest_train
 
-# The most segments that Linux takes in one UDP GSO send: UDP_MAX_SEGMENTS, linux/udp.h.
-_MAX_SEGMENTS = 128
-# What the kernel charges a small datagram or a segment for at most, its own records included:
-# 832 bytes at 64, 2,304 at 1,400 bytes (SO_MEMINFO on Linux 6.18).
-_MOST_CHARGED = 2560
+
+def charged(size: int) -> int:
+    """Bytes of a receive buffer that one datagram, or segment, of ``size`` takes at most.
+
+    Source: SO_MEMINFO on Linux 6.18: 832 for 64, 2,304 for 1,400 and 1,500, 16,640 for 9,000.
+    """
+    return 2560 if size <= 1500 else 2560 + 2 * size
 
 
 @attrs.frozen
@@ -42,7 +45,7 @@ class Queue:
         """Bytes of each send call's message: a datagram, or a whole train."""
         smallest, largest = self.sizes
         if self.train:
-            segments = min(_MAX_SEGMENTS, lib.SINK_MAX_PAYLOAD // smallest)
+            segments = longest_train(smallest)
             whole, rest = divmod(self.packets, segments)
             return [segments * smallest] * whole + ([rest * smallest] if rest else [])
         # 619 is prime to any span below it times two: sizes jump, neighbours differ.
@@ -51,7 +54,8 @@ class Queue:
 
     def fitted(self, receive_buffer_size: int) -> Queue:
         """The same queue, shortened if need be so that the kernel's buffer holds it all."""
-        return attrs.evolve(self, packets=min(self.packets, receive_buffer_size // _MOST_CHARGED))
+        most = receive_buffer_size // charged(self.sizes[1])
+        return attrs.evolve(self, packets=min(self.packets, most))
 
 
 class Filler:

@@ -19,12 +19,11 @@ import aiorecv
 from aiorecv.bench._sink import ffi, lib
 from aiorecv.bench.arrivals import Account, Arrival, Pattern
 from aiorecv.bench.drains import CountError, make_alike
+from aiorecv.bench.queues import charged
 
 # A receiver asks at once when its user comes back later than about 20 us after the last read.
 _WORK = 50e-6
 _LIMIT = 30.0
-# What the kernel charges a small datagram at most, its own records included.
-_MOST_CHARGED = 2560
 
 
 @attrs.frozen
@@ -143,4 +142,4 @@ async def most_at_once(size: int) -> int:
     """How many datagrams of ``size`` bytes a receiver's buffer holds for sure."""
     async with aiorecv.open_udp(("127.0.0.1", 0)) as receiver:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-            return max(make_alike(other, receiver) // max(_MOST_CHARGED, 3 * size), 1)
+            return max(make_alike(other, receiver) // charged(size), 1)

@@ -172,6 +172,17 @@ class Picture:
     """All of one unit."""
 
 
+def measured(series: Series) -> str:
+    """The median, and how far its interval reaches."""
+    spread = "∞" if math.isinf(series.spread) else f"{series.spread:.0%}"
+    return f"{figure(series.median)} ± {spread}"
+
+
+def change(base: float, other: float) -> str:
+    """By how much the other is more than the base, in per cent."""
+    return f"{other / base - 1:+.2%}" if base else "from 0"
+
+
 def figure(value: float) -> str:
     """A number with four digits that count, and commas between thousands."""
     if value == 0 or not math.isfinite(value):

@@ -15,7 +15,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -27,6 +26,7 @@ from aiorecv.bench.counters import differences, sysctl, udp_counters
 from aiorecv.bench.drains import CountError
 from aiorecv.bench.flood import parse_size
 from aiorecv.bench.options import parse_pin, whole_number
+from aiorecv.bench.processes import STEADY_ALLOCATOR, module
 from aiorecv.bench.report import Run, Series, Table, machine
 from aiorecv.bench.sink_rounds import Plan
 
@@ -37,10 +37,6 @@ SYSCTLS = ("net.ipv4.ip_early_demux", "net.core.rmem_max", "net.core.wmem_max")
 
 SWITCHES = ("AIORECV_GRO", "AIORECV_PORTABLE")
 """Variables that change how aiorecv receives."""
-
-# asyncio's receive buffer of 256 KiB is mapped and unmapped for each packet until glibc's threshold
-# has grown past it, which it does by chance: so all rows get asyncio's better figure.
-_ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "67108864"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,17 +93,17 @@ def measure(arguments: argparse.Namespace, command: str) -> Run:
 
 
 def _measured(plan: Plan) -> Any:
-    child = [sys.executable, "-P", "-m", "aiorecv.bench.sink_rounds"]
+    child = module("sink_rounds", json.dumps(attrs.asdict(plan)))
     done = subprocess.run(
-        [*child, json.dumps(attrs.asdict(plan))],
-        env=os.environ | _ALLOCATOR,
+        child,
+        env=os.environ | STEADY_ALLOCATOR,  # for all rows
         stdout=subprocess.PIPE,
         text=True,
     )
     if not done.stdout:
         if done.returncode == -signal.SIGINT:
             raise KeyboardInterrupt
-        raise RuntimeError(f"{' '.join(child)} failed with status {done.returncode}")
+        raise RuntimeError(f"{' '.join(child[:-1])} failed with status {done.returncode}")
     found = json.loads(done.stdout)
     if "lost" in found:
         raise CountError(found["lost"])
@@ -133,13 +129,13 @@ def _series(
     def a_packet(name: str) -> list[float]:
         return [one[name] / one["packets"] for one in samples]
 
+    packets_a_read = [one["packets"] / one["reads"] for one in samples]
     found = [
         Series(group, arm, "ns/packet", a_packet("ns")),
         Series(group, arm, "CPU ns/packet", a_packet("cpu_ns")),
-        Series(group, arm, "packets/read", [one["packets"] / one["reads"] for one in samples]),
+        Series(group, arm, "packets/read", packets_a_read, "higher"),
         Series(group, arm, "drops", [one["drops"] for one in samples]),
     ]
-    found[2] = attrs.evolve(found[2], better="higher")
     if cycles is not None:
         found.append(Series(group, arm, f"{cycles}/packet", a_packet("cycles")))
     if samples[0]["empty_reads"] is not None:

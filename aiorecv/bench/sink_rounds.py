@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import json
 import logging
 import select
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -23,14 +23,12 @@ import attrs
 from aiorecv.bench import loop_sinks, sinks
 from aiorecv.bench.bars import loops
 from aiorecv.bench.counters import Counter, Stopwatch, cycle_counter
-from aiorecv.bench.drains import CountError
+from aiorecv.bench.drains import UDP_GRO, CountError, raise_receive_buffer
 from aiorecv.bench.feeders import Feeder, Pins, flooders
-from aiorecv.bench.queues import Queue
+from aiorecv.bench.processes import without_collections
+from aiorecv.bench.queues import Queue, charged
 from aiorecv.bench.sinks import Sink, Taken
 
-# linux/udp.h and asm-generic/socket.h; Python's socket module has neither.
-_UDP_GRO, _SO_RCVBUFFORCE = 104, 33
-_RECEIVE_BUFFER_SIZE = 4 << 20
 # Packets of a fill; of trains more, since the event loop's wake-up would be most of so few.
 _QUEUE_PACKETS, _TRAIN_PACKETS = 1024, 2048
 # What a live sink takes before the clock runs: more small packets than its queue can hold.
@@ -62,10 +60,8 @@ class Plan:
 
     def queue(self, receive_buffer_size: int) -> Queue:
         """What is filled in before each stretch: as much as the kernel's buffer is sure to hold."""
-        # The kernel charges 2,304 bytes for 1,500 and 16,640 for 9,000 (SO_MEMINFO, Linux 6.18).
-        charged = 2560 if self.size <= 1500 else 2560 + 2 * self.size
         most = _TRAIN_PACKETS if self.gro else _QUEUE_PACKETS
-        packets = max(1, min(self.count, most, receive_buffer_size // charged))
+        packets = max(1, min(self.count, most, receive_buffer_size // charged(self.size)))
         return Queue(packets, (self.size, self.size), self.flows, train=self.gro)
 
 
@@ -82,7 +78,7 @@ class Arm:
 
 def arms(plan: Plan) -> list[Arm]:
     """All rows, in the table's order."""
-    recvmmsg = type("RecvmmsgSink", (sinks.RecvmmsgSink,), {"slots": plan.batch})
+    recvmmsg = partial(sinks.RecvmmsgSink, slots=plan.batch)
     found = [
         Arm(f"recvMmsg/{plan.batch}", recvmmsg, True),
         Arm("recvmsg", sinks.RecvmsgSink, True),
@@ -125,11 +121,9 @@ def _bound(plan: Plan, gro: bool) -> socket.socket:
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_SIZE)
-        with contextlib.suppress(PermissionError):
-            sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER_SIZE)
+        raise_receive_buffer(sock)
         if plan.gro and gro:
-            sock.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, True)
+            sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, True)
         sock.bind(("127.0.0.1", plan.port))
     except BaseException:
         sock.close()
@@ -210,7 +204,7 @@ def measure(plan: Plan) -> dict[str, Any]:
     samples: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in rows}
     with _bound(plan, gro=False) as sock:
         receive_buffer_size = _buffer(sock)
-    with cycle_counter() as counter, _without_garbage_collection():
+    with cycle_counter() as counter, without_collections():
         for number in range(plan.repeat):
             print(f"round {number + 1} of {plan.repeat}", file=sys.stderr, flush=True)
             for arm in rows:
@@ -222,16 +216,6 @@ def measure(plan: Plan) -> dict[str, Any]:
         "receive_buffer_size": receive_buffer_size,
         "queue": None if plan.live else plan.queue(receive_buffer_size).packets,
     }
-
-
-@contextlib.contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -164,11 +164,16 @@ class RecvmmsgSink(CallSink):
     """``recvmmsg``, with names and control data, up to ``slots`` messages a call."""
 
     call = lib.calls_recvmmsg
-    slots = 32
+
+    def __init__(
+        self, sock: socket.socket, stopwatch: Stopwatch, packet_size: int, *, slots: int
+    ) -> None:
+        super().__init__(sock, stopwatch, packet_size)
+        self._slot_count = slots
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
-        self._slots = lib.sink_new(self._sock.fileno(), self.slots)
+        self._slots = lib.sink_new(self._sock.fileno(), self._slot_count)
         if self._slots == ffi.NULL:
             raise OSError(ffi.errno, os.strerror(ffi.errno))
         self._state.sink = self._slots

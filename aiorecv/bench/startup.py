@@ -2,11 +2,11 @@
 
 Each sample is a fresh process, and the arms take turns, after a round that only warms up: it fills
 a cache of compiled modules, whatever the environment says of those, and files come from memory from
-then on. An import is timed
-from the interpreter's first statement on: asyncio by itself, uvloop, and aiorecv, which imports
-asyncio too. The first packet is timed from the same point, imports included, and from the end of
-the imports: an event loop starts, a UDP socket is opened, one datagram is sent to it, and its user
-has it; beside it the same with the loop's own datagram endpoint. The payload is checked.
+then on. An import is timed from the interpreter's first statement on: asyncio by itself, uvloop,
+and aiorecv, which imports asyncio too. The first packet is timed from the same point, imports
+included, and from the end of the imports: an event loop starts, a UDP socket is opened, one
+datagram is sent to it, and its user has it; beside it the same with the loop's own datagram
+endpoint. The payload is checked.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ import attrs
 from aiorecv.bench.bars import loops
 from aiorecv.bench.drains import CountError
 from aiorecv.bench.installed import installed_size, is_editable, requirements
+from aiorecv.bench.options import parse_count
+from aiorecv.bench.processes import PYTHON, STEADY_ALLOCATOR
 from aiorecv.bench.report import Run, Series, Table, figure, machine
 
 SUMMARY = "time to import, installed bytes, time to the first packet"
-
-# asyncio reads into a new buffer of 256 KiB, which glibc maps and unmaps unless told otherwise.
-_MALLOC = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "67108864"}
 
 _PAYLOAD = "the first packet"
 
@@ -98,7 +97,10 @@ class Arm:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command line."""
     parser.add_argument(
-        "--repeat", type=_positive, default=15, help="fresh processes of each arm (default: 15)"
+        "--repeat",
+        type=parse_count,
+        default=15,
+        help="fresh processes of each arm (default: 15)",
     )
 
 
@@ -203,11 +205,10 @@ def _sizes() -> Iterator[Series]:
 def _start(program: str, compiled: str) -> list[float]:
     """Run it, with its compiled modules in a directory; the milliseconds that it prints."""
     # Where writing them is turned off, as in some containers, each import would compile again.
-    environment = os.environ | _MALLOC | {"PYTHONPYCACHEPREFIX": compiled}
+    environment = os.environ | STEADY_ALLOCATOR | {"PYTHONPYCACHEPREFIX": compiled}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    # -P: what is installed, and not a source tree that happens to be the working directory.
     done = subprocess.run(
-        (sys.executable, "-P", "-c", program),
+        (*PYTHON, "-c", program),
         capture_output=True,
         text=True,
         check=False,
@@ -222,9 +223,3 @@ def _start(program: str, compiled: str) -> list[float]:
     if payload != _PAYLOAD:
         raise CountError(f"{_PAYLOAD!r} was sent, and {payload!r} came")
     return [one * 1e3 for one in seconds]
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give at least 1")
-    return int(text)

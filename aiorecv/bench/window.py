@@ -23,6 +23,7 @@ import attrs
 import aiorecv
 from aiorecv.bench.arrivals import PATTERNS, Account, Pattern, simulate
 from aiorecv.bench.bars import loops
+from aiorecv.bench.options import parse_count, whole_number
 from aiorecv.bench.replays import most_at_once, replay
 from aiorecv.bench.report import Picture, Run, Series, Table, machine
 from aiorecv.bench.verdicts import verdicts
@@ -46,31 +47,29 @@ RESIZES, RATE, TIME = "resizes", "packets/call", "ns/packet"
 _COUNTED = (CALLS, EMPTY, RATE, TOUCHED, KEPT, RESIZES)
 
 
+# A whole Ethernet frame's; larger ones would only make the patterns' queues shorter.
+_MOST_SIZE = 1472
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be chosen."""
     add = parser.add_argument
     add("--loop", choices=("asyncio", "uvloop", "both"), default="both", help="to replay on")
-    add("--repeat", type=_positive, default=5, help="replays of each policy (default: 5)")
-    add("--arrivals", type=_positive, default=10_000, help="of each pattern, at most")
-    add("--size", type=_size, default=64, help="bytes of each datagram (default: 64)")
+    add(
+        "--repeat",
+        type=parse_count,
+        default=5,
+        help="replays of each policy (default: 5)",
+    )
+    add("--arrivals", type=parse_count, default=10_000, help="of each pattern, at most")
+    add(
+        "--size",
+        type=whole_number(1, _MOST_SIZE),
+        default=64,
+        help="bytes of each datagram (default: 64)",
+    )
     names = [pattern.name for pattern in PATTERNS]
     add("--pattern", choices=names, action="append", help="one pattern; may be repeated")
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: give a number, 1 or more")
-    return int(text)
-
-
-def _size(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_SIZE:
-        raise argparse.ArgumentTypeError(f"{text!r}: give from 1 to {_MOST_SIZE} bytes")
-    return int(text)
-
-
-# A whole Ethernet frame's; larger ones would only make the patterns' queues shorter.
-_MOST_SIZE = 1472
 
 
 def measure(arguments: argparse.Namespace, command: str) -> Run:
