@@ -7,6 +7,8 @@ next reader: nothing read is lost, whoever is cancelled. Never looks inside a pa
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from time import monotonic
 
 from aiorecv._batch import PacketBatch
@@ -55,6 +57,7 @@ class Delivery:
     __slots__ = (
         "_failure",
         "_kept",
+        "_leaving",
         "_loop",
         "_reader",
         "_readiness",
@@ -81,6 +84,7 @@ class Delivery:
         self._kept: PacketBatch | None = None
         self.split: Split | None = None
         self._failure: BaseException | None = None
+        self._leaving: set[Callable[[], object]] | None = None
         self.closed = False
         reader.owner = self
 
@@ -220,3 +224,12 @@ class Delivery:
         self._readiness.stop()
         if not self._loop.is_closed():
             self._wake()
+        for call in tuple(self._leaving or ()):
+            call()
+
+    def when_left(self, call: Callable[[], object]) -> Callable[[], None]:
+        """Have this called when reading ends; returns what takes that back."""
+        if self._leaving is None:
+            self._leaving = set()
+        self._leaving.add(call)
+        return partial(self._leaving.discard, call)

@@ -18,6 +18,7 @@ from aiorecv._addresses import Address
 from aiorecv._batch import PacketBatch
 from aiorecv._engine import Engine
 from aiorecv._feed import Feed
+from aiorecv._memory import memory_of
 from aiorecv._outlet import Outlet
 from aiorecv._statistics import ReceiverStatistics, SenderStatistics
 from aiorecv._write_buffer import WriteBuffer
@@ -50,7 +51,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         remote: Address,
     ) -> None:
         sock = engine.reader.source.sock
-        outlet = Outlet(sock)
+        outlet = Outlet(sock, memory_of(engine.loop))
         extra = {
             "socket": TransportSocket(sock),
             "sockname": sock.getsockname(),
@@ -170,7 +171,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         if self._closing:
             self._dropped += len(packets)
             return
-        taken = 0 if self._buffer else self._outlet.many(packets, 0, None, self.error_received)
+        taken = 0 if self._buffer else self._outlet.many(packets, self.error_received)
         if taken < len(packets):
             self._keep(packets[taken:])
 
@@ -193,7 +194,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
 
     def _keep(self, packets: Sequence[tuple[Any, Address]]) -> None:
         """Send these when the socket takes them; what is kept can't change any more."""
-        kept = [(self._outlet.checked(data, addr), addr) for data, addr in packets]
+        kept = [(self._outlet.check(data, addr), addr) for data, addr in packets]
         if self._closing:  # by a callback that heard of a packet before these
             self._dropped += len(kept)
             return
@@ -203,7 +204,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
 
     def _on_writable(self) -> None:
         packets = self._buffer.first(_PACKETS_A_TURN)
-        taken = self._outlet.many(packets, 0, None, self.error_received)
+        taken = self._outlet.many(packets, self.error_received)
         if self._lost:  # a callback that heard of a packet has aborted
             return
         self._buffer.drop(taken)
