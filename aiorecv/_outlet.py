@@ -181,8 +181,6 @@ class Outlet:
 
     def _number(self, addr: Address) -> int:
         if self.peer is None:
-            if addr is None:
-                raise ValueError("addr is None, but the socket is not connected: say to whom")
             return self._destinations.number(addr)
         if addr is not None and addr != self.peer:
             raise ValueError(f"addr={addr!r}: the socket is connected to {self.peer!r}")
