@@ -149,6 +149,8 @@ class Feed:
                     raise
                 except BaseException as error:
                     self._listener.callback_failed("datagram_received", error)
+                finally:
+                    reader.source.give()
                 done = True
             else:
                 now = monotonic()
