@@ -72,7 +72,7 @@ class Feed:
         self._chunk: list[Pair] = []
         self._packets: Iterator[Pair] = _NOTHING
         self._ahead: list[Pair] = []
-        self._pairs: Iterator[Pair] = _NOTHING
+        self._pairs: Iterator[Pair] | None = None  # until the first packet of the batch
         self._takes_batches = False
         self._reader.owner = self
         self._reader.on_error = listener.error_received
@@ -97,7 +97,8 @@ class Feed:
         self._running = False
         self._readiness.waiting = None
         self._interrupt()
-        self._pack()
+        if isinstance(self._batch, LeasedBatch):
+            self._pack()
 
     def stop(self) -> None:
         """Read no more, and forget what has not been delivered; safe to repeat."""
@@ -115,7 +116,6 @@ class Feed:
     def keep(self, batch: PacketBatch) -> None:
         """Deliver this batch, though its window's policy failed."""
         self._batch = batch
-        self._pairs = iter(batch)
 
     def _on_readable(self) -> None:
         if self._batch is not None:  # its rest comes first, in a callback of its own
@@ -127,7 +127,7 @@ class Feed:
         while True:
             batch = self._read(now, polled)
             if batch is None:
-                self._left = False
+                self._left = self._batch is not None
                 return
             more = batch.full
             if len(batch) == 1 and not self._takes_batches:
@@ -140,7 +140,7 @@ class Feed:
                 except BaseException as error:
                     self._listener.callback_failed("datagram_received", error)
             else:
-                self.keep(batch)
+                self._batch = batch
                 if not self._deliver(now, end):
                     return
             if not more:
@@ -158,28 +158,58 @@ class Feed:
         try:
             batch = reader.read(now, polled)
         except (SystemExit, KeyboardInterrupt):
-            if self._batch is not None:
-                self._go_on_soon()
+            self._put_off(self._taken())
             raise
         except BaseException as error:
-            batch = self._batch
+            batch = self._taken()
             if batch is None:
                 self._listener.reading_failed(error)
                 return None
-            self._listener.callback_failed("record", error)
-        if batch is not None or reader.errors != errors:
-            self._readiness.fruitless = 0
-        elif reader.ended:
+            try:
+                self._listener.callback_failed("record", error)
+            except BaseException:  # the exception handler exits
+                self._put_off(batch)
+                raise
+        if batch is None and reader.ended:
             self._listener.reading_ended()
+        elif batch is not None or reader.errors != errors:
+            self._readiness.fruitless = 0
         else:
             self._readiness.note_fruitless(reader.source.drain_errors)
+        if not self._running:  # the policy or error_received has paused, or closed
+            self._put_off(batch)
+            return None
+        return batch
+
+    def _put_off(self, batch: PacketBatch | None) -> None:
+        """Keep what was read for the next pass, or for the end of a pause."""
+        if batch is None:
+            return
+        if self._reader.ended:
+            batch.release()
+            return
+        self._batch = batch
+        if self._running:
+            self._go_on_soon()
+        else:
+            self._pack()
+
+    def _taken(self) -> PacketBatch | None:
+        """The batch, which is not kept here any more."""
+        batch, self._batch = self._batch, None
+        self._pairs = None
         return batch
 
     def _deliver(self, now: float, end: float) -> bool:
         """Call back with what was read; False if the end of the turn or a pause leaves some."""
         while self._running:
+            if self._batch is None:
+                return True
             if self._takes_batches:
-                return self._deliver_batch()
+                self._deliver_batch()
+                continue
+            if self._pairs is None:
+                self._pairs = iter(self._batch)
             chunk = self._ahead or list(islice(self._pairs, _PACKETS_A_LOOK))
             if not chunk:
                 self._forget()
@@ -191,12 +221,22 @@ class Feed:
                 return False
             self._chunk = chunk
             self._packets = iter(chunk)
-            self._deliver_chunk()
+            try:
+                self._deliver_chunk()
+            except BaseException:  # an interrupt, or an exception handler that exits
+                self._interrupt()
+                self._go_on_soon()
+                raise
             now = monotonic()
         return False
 
     def _deliver_chunk(self) -> None:
-        received = self._protocol.datagram_received
+        try:
+            received = self._protocol.datagram_received
+        except AttributeError as error:  # no datagram protocol: as if it failed at each packet
+            self._packets = _NOTHING
+            self._listener.callback_failed("datagram_received", error)
+            return
         # After an error this goes on behind the packet that it cost. A pause, a close or another
         # protocol empties the list under the loop, which ends it: so no packet pays for a look.
         while True:
@@ -205,15 +245,13 @@ class Feed:
                     received(data, addr)
                 return
             except (SystemExit, KeyboardInterrupt):
-                self._interrupt()
-                self._go_on_soon()
                 raise
             except BaseException as error:
                 self._listener.callback_failed("datagram_received", error)
 
-    def _deliver_batch(self) -> bool:
-        batch = self._batch
-        assert batch is not None  # its caller has read it
+    def _deliver_batch(self) -> None:
+        # Taken first: pausing, closing and another protocol leave alone what is in hand.
+        batch = self._taken()
         try:
             self._protocol.batch_received(batch)
         except (SystemExit, KeyboardInterrupt):
@@ -221,8 +259,8 @@ class Feed:
         except BaseException as error:
             self._listener.callback_failed("batch_received", error)
         finally:
-            self._forget()
-        return self._running
+            if batch is not None:
+                batch.release()
 
     def _go_on_soon(self) -> None:
         self._loop.call_soon(self._go_on)
@@ -243,16 +281,17 @@ class Feed:
     def _pack(self) -> None:
         """Make the rest a batch of its own, which holds no packet memory however long it waits."""
         batch = self._batch
-        if isinstance(batch, LeasedBatch):
+        if batch is None:
+            return
+        rest = len(batch)
+        if self._pairs is not None:
             rest = len(self._ahead) + len(list(self._pairs))
-            copy = batch._copy_from(len(batch) - rest)
-            self._forget()
-            if rest:
-                self.keep(copy)
+        copy = batch._copy_from(len(batch) - rest) if rest else None
+        self._forget()
+        self._batch = copy
 
     def _forget(self) -> None:
-        batch, self._batch = self._batch, None
-        self._pairs = _NOTHING
+        batch = self._taken()
         self._ahead = []
         if batch is not None:
             batch.release()
