@@ -106,7 +106,8 @@ class Feed:
         self._running = False
         self._readiness.unwatch()
         self._interrupt()
-        self._pack()
+        if isinstance(self._batch, LeasedBatch):
+            self._pack()
 
     def stop(self) -> None:
         """Read no more, and forget what has not been delivered; safe to repeat."""
@@ -178,6 +179,8 @@ class Feed:
         self._left = False
         if self._reader.ended:
             self._listener.reading_ended()
+        elif batch is not None or reader.errors != errors:
+            self._readiness.fruitless = 0
         else:
             self._readiness.note_fruitless(self._reader.source.drain_errors)
 
