@@ -179,8 +179,6 @@ class Feed:
         self._left = False
         if self._reader.ended:
             self._listener.reading_ended()
-        elif batch is not None or reader.errors != errors:
-            self._readiness.fruitless = 0
         else:
             self._readiness.note_fruitless(self._reader.source.drain_errors)
 
@@ -286,7 +284,7 @@ class Feed:
     def _pack(self) -> None:
         """Make the rest a batch of its own, which holds no packet memory however long it waits."""
         batch = self._batch
-        if isinstance(batch, LeasedBatch):
+        if batch is not None:
             rest = len(self._items) + sum(len(data) for data, _ in self._portions)
             copy = batch._copy_from(len(batch) - rest)
             self._forget()
