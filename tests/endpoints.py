@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
+
+import pytest
+import uvloop
 
 import aiorecv
 
@@ -167,3 +171,41 @@ def fail(error: BaseException | None = None) -> Callable[[], object]:
         raise LookupError("of the protocol") if error is None else error
 
     return raising
+
+
+@contextlib.contextmanager
+def _loop(make: Callable[[], asyncio.AbstractEventLoop]) -> Iterator[asyncio.AbstractEventLoop]:
+    loop = make()
+    try:
+        yield loop
+    finally:
+        loop.set_exception_handler(None)
+        loop.run_until_complete(_abort_all())
+        loop.close()
+
+
+LOOPS = [
+    pytest.param(functools.partial(_loop, asyncio.new_event_loop), id="asyncio"),
+    pytest.param(functools.partial(_loop, uvloop.new_event_loop), id="uvloop"),
+]
+"""Makers of loops to run by hand: in an async test an interrupt would end the test's own loop.
+
+Endpoints that ``opened`` has made on one are closed with it.
+"""
+
+_OPENED: list[aiorecv.DatagramTransport] = []
+
+
+async def opened(make: Callable[[], Any] = Noting, **arguments: Any) -> Any:
+    """An endpoint on an IPv4 port of the kernel's choice, on one of ``LOOPS``."""
+    arguments.setdefault("local_addr", LOOPBACK)
+    transport, protocol = await aiorecv.create_datagram_endpoint(make, **arguments)
+    _OPENED.append(transport)
+    return transport, protocol
+
+
+async def _abort_all() -> None:
+    while _OPENED:
+        transport = _OPENED.pop()
+        transport.abort()
+        await until_closed(transport)
