@@ -13,6 +13,7 @@ import pytest
 import uvloop
 
 import aiorecv
+from tests.helpers import UDP_SEGMENT
 
 LOOPBACK = ("127.0.0.1", 0)
 
@@ -138,6 +139,15 @@ def queue(transport, *packets: bytes) -> Any:
         sock.connect(name)
         for data in packets:
             sock.send(data)
+        return sock.getsockname()
+
+
+def queue_train(transport, *segments: bytes) -> Any:
+    """The same, as one train: all but the last segment have one size."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, len(segments[0]))
+        sock.connect(name_of(transport))
+        sock.send(b"".join(segments))
         return sock.getsockname()
 
 

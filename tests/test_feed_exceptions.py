@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-import aiorecv
 from tests.endpoints import (
     LOOPS,
     NotingBatches,
@@ -17,6 +16,7 @@ from tests.endpoints import (
     numbered,
     opened,
     queue,
+    queue_train,
 )
 from tests.receiving import passes
 
@@ -82,9 +82,9 @@ async def test_a_cancelled_error_of_a_callback_costs_its_packet_too():
 
 
 async def test_an_exception_in_a_train_costs_one_of_its_segments():
-    async with endpoint(window=aiorecv.FixedWindow(4)) as (transport, protocol):
+    async with endpoint() as (transport, protocol):
         protocol.acts = {2: fail(), 5: fail()}
-        queue(transport, *numbered(9))
+        queue_train(transport, *numbered(9))
 
         with handled() as contexts:
             assert await protocol.got(9) == numbered(9)
