@@ -65,6 +65,8 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         self._remote = outlet.peer if remote is None else remote
         self._context = copy_context()
         self._buffer = WriteBuffer(self._call)
+        # uvloop's handle dies of an error of the socket after one call, and others may.
+        self._handle_dies = not isinstance(engine.loop, asyncio.SelectorEventLoop)
         self._dropped = 0
         self._closing = False
         self._lost = False  # connection_lost() is on its way
@@ -79,8 +81,12 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         self._loop.call_soon(self._begin, waiter)
 
     def _begin(self, waiter: asyncio.Future[None]) -> None:
-        if self.is_reading():
-            self._feed.resume()
+        try:
+            if self.is_reading():
+                self._feed.resume()
+        except Exception as error:  # the loop can't watch the socket
+            if not waiter.done():
+                waiter.set_exception(error)
         if not waiter.done():
             waiter.set_result(None)
 
@@ -94,9 +100,10 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
 
     def __del__(self) -> None:
         if self._sock is not None:
-            warnings.warn(
-                f"unclosed transport {self!r}", ResourceWarning, source=self, stacklevel=2
-            )
+            if self._sock.fileno() != -1:  # of two in one cycle the socket may have warned first
+                warnings.warn(
+                    f"unclosed transport {self!r}", ResourceWarning, source=self, stacklevel=2
+                )
             self._feed.stop()
             self._sock.close()
 
@@ -199,8 +206,11 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
             self._dropped += len(kept)
             return
         if not self._buffer:
-            self._context.run(self._loop.add_writer, self._fd, self._on_writable)
+            self._watch()
         self._buffer.add(kept)
+
+    def _watch(self) -> None:
+        self._context.run(self._loop.add_writer, self._fd, self._on_writable)
 
     def _on_writable(self) -> None:
         packets = self._buffer.first(_PACKETS_A_TURN)
@@ -208,11 +218,13 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         if self._lost:  # a callback that heard of a packet has aborted
             return
         self._buffer.drop(taken)
-        self._buffer.maybe_resume()  # the protocol may send more, or abort
-        if not self._buffer and not self._lost:
+        if not self._buffer or self._handle_dies:
             self._loop.remove_writer(self._fd)
-            if self._closing:
-                self._lose(None)
+        if self._buffer and self._handle_dies:
+            self._watch()
+        self._buffer.maybe_resume()  # the protocol may send more, or end this
+        if self._closing and not self._buffer:
+            self._lose(None)
 
     # Ends
 
