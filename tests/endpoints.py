@@ -161,6 +161,28 @@ def fixed(slots: int = 64) -> dict[str, Any]:
     return {"window": aiorecv.FixedWindow(slots), "gro": False}
 
 
+def fill(transport, most: int = 10_000) -> list[bytes]:
+    """Send until one packet waits; returns all that was sent."""
+    sent = []
+    while not transport.get_write_buffer_size() and not transport.is_closing():
+        assert len(sent) < most
+        sent.append(b"%05d" % len(sent))
+        transport.sendto(sent[-1])
+    return sent
+
+
+async def drained(theirs: socket.socket, count: int) -> list[bytes]:
+    """Receive so many packets at the other end."""
+    got = []
+    async with asyncio.timeout(20):
+        while len(got) < count:
+            try:
+                got.append(theirs.recv(1 << 20))
+            except BlockingIOError:
+                await asyncio.sleep(0)
+    return got
+
+
 @contextlib.contextmanager
 def handled() -> Iterator[list[dict[str, Any]]]:
     """What comes to the running loop's exception handler meanwhile."""

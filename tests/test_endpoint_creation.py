@@ -7,6 +7,7 @@ import gc
 import resource
 import socket
 import warnings
+from typing import Any
 
 import pytest
 import uvloop
@@ -16,7 +17,7 @@ from tests.endpoints import LOOPBACK, Noting, endpoint, fail, handled, name_of, 
 from tests.helpers import descriptors
 from tests.receiving import passes
 
-create = aiorecv.create_datagram_endpoint
+create: Any = aiorecv.create_datagram_endpoint
 
 
 async def test_a_creation_that_is_cancelled_before_it_runs_makes_nothing():

@@ -27,8 +27,8 @@ def revived(addr) -> socket.socket:
     return sock
 
 
-def errors_of(protocol) -> list[Exception]:
-    return [event for event in protocol.events if isinstance(event, Exception)]
+def errors_of(protocol) -> list[OSError]:
+    return [event for event in protocol.events if isinstance(event, OSError)]
 
 
 async def test_a_refused_packet_is_told_once_and_the_peer_is_heard_again(peer):

@@ -118,7 +118,8 @@ def test_each_packet_comes_once_and_in_order_until_a_close(
             idle = idle + 1 if len(scripted.got) == before else 0
         for _ in range(3):
             await asyncio.sleep(0)
-        return held + transport.statistics().buffer_bytes
+        at_the_end: int = transport.statistics().buffer_bytes
+        return held + at_the_end
 
     with new_loop() as loop:
         loop.set_exception_handler(scripted.handle)

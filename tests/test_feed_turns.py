@@ -212,7 +212,8 @@ async def test_the_read_after_a_long_read_that_was_put_off_is_immediate(clock):
 
 
 async def test_a_spurious_wake_up_is_no_read():
-    async with endpoint(window=Recorder(), gro=False) as (transport, protocol):
+    window = Recorder()
+    async with endpoint(window=window, gro=False) as (transport, protocol):
         thief = transport.get_extra_info("socket").dup()
         loop = asyncio.get_running_loop()
         loop.call_soon(lambda: (queue(transport, b"x"), thief.recv(10)))
@@ -223,7 +224,7 @@ async def test_a_spurious_wake_up_is_no_read():
         await protocol.got(1)
 
         assert transport.statistics().reads == 1
-        assert transport._reader.window.told == [(1, True)]
+        assert window.told == [(1, True)]
 
 
 async def test_a_thousand_packets_queued_before_the_first_pass_all_come():

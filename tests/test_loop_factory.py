@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 import uvloop
@@ -44,7 +45,7 @@ def test_every_endpoint_of_the_loop_is_ours(base):
 @pytest.mark.parametrize("base", BASES)
 def test_the_receive_options_are_taken_too(base):
     async def main():
-        loop = asyncio.get_running_loop()
+        loop: Any = asyncio.get_running_loop()
         transport, protocol = await loop.create_datagram_endpoint(
             Noting, local_addr=LOOPBACK, window=aiorecv.FixedWindow(3), receive_buffer_size=None
         )
@@ -186,7 +187,7 @@ def test_a_base_that_cannot_be_called_is_refused(base):
 
 
 def test_a_base_that_makes_no_loop_is_refused_when_it_is_used():
-    make = aiorecv.loop_factory(lambda: 5)
+    make = aiorecv.loop_factory(lambda: 5)  # type: ignore[return-value]  # on purpose
 
     with pytest.raises(TypeError, match="no event loop"):
         make()

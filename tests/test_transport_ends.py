@@ -8,9 +8,19 @@ import socket
 import pytest
 
 import aiorecv
-from tests.endpoints import Noting, endpoint, fail, handled, name_of, numbered, queue, until_closed
+from tests.endpoints import (
+    Noting,
+    drained,
+    endpoint,
+    fail,
+    fill,
+    handled,
+    name_of,
+    numbered,
+    queue,
+    until_closed,
+)
 from tests.receiving import await_readable, passes
-from tests.test_transport_writing import drained, fill
 
 
 @pytest.fixture(params=[socket.SOCK_DGRAM, socket.SOCK_SEQPACKET], ids=["datagrams", "sequence"])
