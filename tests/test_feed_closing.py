@@ -182,8 +182,8 @@ async def test_a_policy_that_closes_is_told_after_its_read_and_followed_by_no_ot
             assert await protocol.lost is None
         await passes(3)
 
-        assert protocol.packets == []
-        assert protocol.events == ["made", ("lost", None)]
+        assert protocol.packets == numbered(packets)
+        assert protocol.events[-1] == ("lost", None)
         assert transport.statistics().buffer_bytes == 0
 
 
@@ -248,7 +248,7 @@ async def test_an_exception_handler_may_close_when_a_policy_raises(make, packets
         assert await protocol.lost is None
 
         assert protocol.packets == numbered(packets)
-        assert protocol.events == ["made", ("lost", None)]
+        assert protocol.events[-1] == ("lost", None)
 
 
 async def test_a_policy_whose_slots_are_out_of_bounds_ends_the_endpoint():

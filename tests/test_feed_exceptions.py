@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import uvloop
 
 import aiorecv
 from tests.endpoints import Noting, NotingBatches, endpoint, fail, fixed, handled, numbered, queue
@@ -193,7 +194,7 @@ async def test_a_protocol_that_takes_no_datagrams_stops_nothing(packets):
 
 def new_event_loop(name: str) -> asyncio.AbstractEventLoop:
     if name == "uvloop":
-        return pytest.importorskip("uvloop").new_event_loop()
+        return uvloop.new_event_loop()
     return asyncio.new_event_loop()
 
 
