@@ -136,8 +136,8 @@ class Sender:
             packets = packets[taken:]
             if not packets:
                 return
-            # Writable, yet full: the kernel does not report that of an AF_UNIX peer which the socket
-            # is not connected to. Look again by the clock.
+            # Writable, yet full: so it is with an AF_UNIX peer that the socket is not connected to,
+            # whose room the kernel does not report. Look again by the clock.
             vain = woken and not taken
             pause = min(max(2 * pause, _BACK_OFF[0]), _BACK_OFF[1]) if vain else 0.0
             await self._room(pause)
