@@ -125,7 +125,7 @@ class Destinations:
         except TypeError:  # what can't be hashed is no address: say so
             for addr in addrs:
                 encode(addr, self._family)
-            raise
+            raise  # pragma: no cover - encode() takes nothing of the kind
 
     def _add(self, addr: Address) -> int:
         name = encode(addr, self._family)

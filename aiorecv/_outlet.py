@@ -147,8 +147,7 @@ class Outlet:
 
     def check(self, data: Any, addr: Address) -> bytes:
         """The packet's bytes as they are now, for a later send; raises what ``one`` does."""
-        if addr not in self._numbers:
-            self._number(addr)
+        self._number(addr)
         return data if type(data) is bytes else bytes(_export(data))
 
     def statistics(self, dropped: int = 0) -> SenderStatistics:
