@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import pytest
+import uvloop
+
 import aiorecv
+from tests.helpers import UDP_SEGMENT
 
 LOOPBACK = ("127.0.0.1", 0)
 
@@ -137,6 +142,15 @@ def queue(transport, *packets: bytes) -> Any:
         return sock.getsockname()
 
 
+def queue_train(transport, *segments: bytes) -> Any:
+    """The same, as one train: all but the last segment have one size."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, len(segments[0]))
+        sock.connect(name_of(transport))
+        sock.send(b"".join(segments))
+        return sock.getsockname()
+
+
 def numbered(count: int, start: int = 0) -> list[bytes]:
     """So many small payloads, none like another, all of one size."""
     return [b"%04d" % number for number in range(start, start + count)]
@@ -167,3 +181,41 @@ def fail(error: BaseException | None = None) -> Callable[[], object]:
         raise LookupError("of the protocol") if error is None else error
 
     return raising
+
+
+@contextlib.contextmanager
+def _loop(make: Callable[[], asyncio.AbstractEventLoop]) -> Iterator[asyncio.AbstractEventLoop]:
+    loop = make()
+    try:
+        yield loop
+    finally:
+        loop.set_exception_handler(None)
+        loop.run_until_complete(_abort_all())
+        loop.close()
+
+
+LOOPS = [
+    pytest.param(functools.partial(_loop, asyncio.new_event_loop), id="asyncio"),
+    pytest.param(functools.partial(_loop, uvloop.new_event_loop), id="uvloop"),
+]
+"""Makers of loops to run by hand: in an async test an interrupt would end the test's own loop.
+
+Endpoints that ``opened`` has made on one are closed with it.
+"""
+
+_OPENED: list[aiorecv.DatagramTransport] = []
+
+
+async def opened(make: Callable[[], Any] = Noting, **arguments: Any) -> Any:
+    """An endpoint on an IPv4 port of the kernel's choice, on one of ``LOOPS``."""
+    arguments.setdefault("local_addr", LOOPBACK)
+    transport, protocol = await aiorecv.create_datagram_endpoint(make, **arguments)
+    _OPENED.append(transport)
+    return transport, protocol
+
+
+async def _abort_all() -> None:
+    while _OPENED:
+        transport = _OPENED.pop()
+        transport.abort()
+        await until_closed(transport)

@@ -19,6 +19,7 @@ from tests.endpoints import (
     name_of,
     numbered,
     queue,
+    queue_train,
 )
 from tests.receiving import await_readable, passes
 
@@ -74,8 +75,6 @@ async def test_the_rest_of_a_read_keeps_its_bytes_and_senders(pauses):
             await passes(3)
             if not transport.is_reading():
                 assert transport.statistics().buffer_bytes == 0
-                # New packets in the memory that the read was in.
-                queue(transport)
                 transport.resume_reading()
         for sock in socks:
             sock.close()
@@ -88,10 +87,8 @@ async def test_a_pause_inside_a_train_leaves_its_other_segments_for_later(number
     segments = numbered(128)
     async with endpoint() as (transport, protocol):
         protocol.acts = {number: transport.pause_reading}
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.setsockopt(socket.IPPROTO_UDP, 103, 4)  # UDP_SEGMENT
-            sock.sendto(b"".join(segments[:64]), name_of(transport))
-            sock.sendto(b"".join(segments[64:]), name_of(transport))
+        queue_train(transport, *segments[:64])
+        queue_train(transport, *segments[64:])
 
         await protocol.got(number + 1)
         await passes(3)
