@@ -208,3 +208,14 @@ def test_the_aiohttp_service_tells_its_counters_and_closes_with_its_application(
     counts = {"packets": 100, "bytes": 660, "truncated": 0, "kernel_drops": 0}
     assert counters == {**counts, "senders": by_sender}
     assert _finish(process) == ["packets: 100"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_written_for_batches_gives_the_same_answers(loop_arguments, senders, number):
+    process, port = _start("server_batches.py", *loop_arguments)
+
+    heard = _ask(senders, port)
+    process.send_signal(number)
+
+    assert heard == ANSWERS
+    assert _finish(process) == ["answered: 100 refused: 0", "dropped by the kernel: 0"]
