@@ -78,8 +78,12 @@ async def create_datagram_endpoint(
             failed.callback(sock.close)
             raise_receive_buffer(sock, receive_buffer_size)
         else:
-            kind_of(sock)
+            if getattr(sock, "type", None) == socket.SOCK_STREAM:
+                raise ValueError(
+                    f"A UDP Socket was expected, got {sock!r}: a stream has no packets"
+                )
             wanted.refuse_with(sock)
+            kind_of(sock)
             sock.setblocking(False)
         protocol = protocol_factory()
         if not hasattr(protocol, "connection_made"):  # before anything is done to a given socket

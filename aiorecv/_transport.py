@@ -19,7 +19,7 @@ from aiorecv._batch import PacketBatch
 from aiorecv._engine import Engine
 from aiorecv._feed import Feed
 from aiorecv._memory import memory_of
-from aiorecv._outlet import Outlet
+from aiorecv._outlet import Outlet, longer
 from aiorecv._statistics import ReceiverStatistics, SenderStatistics
 from aiorecv._write_buffer import WriteBuffer
 
@@ -67,6 +67,8 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         self._buffer = WriteBuffer(self._call)
         # uvloop's handle dies of an error of the socket after one call, and others may.
         self._handle_dies = not isinstance(engine.loop, asyncio.SelectorEventLoop)
+        self._timer: asyncio.TimerHandle | None = None
+        self._pause = 0.0
         self._dropped = 0
         self._closing = False
         self._lost = False  # connection_lost() is on its way
@@ -206,11 +208,18 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
             self._dropped += len(kept)
             return
         if not self._buffer:
-            self._watch()
+            self._await_room()
         self._buffer.add(kept)
 
-    def _watch(self) -> None:
+    def _await_room(self) -> None:
+        self._timer = None
         self._context.run(self._loop.add_writer, self._fd, self._on_writable)
+
+    def _await_no_room(self) -> None:
+        self._loop.remove_writer(self._fd)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _on_writable(self) -> None:
         packets = self._buffer.first(_PACKETS_A_TURN)
@@ -218,10 +227,16 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         if self._lost:  # a callback that heard of a packet has aborted
             return
         self._buffer.drop(taken)
-        if not self._buffer or self._handle_dies:
+        if not taken:
             self._loop.remove_writer(self._fd)
-        if self._buffer and self._handle_dies:
-            self._watch()
+            self._pause = longer(self._pause)
+            self._timer = self._loop.call_later(self._pause, self._await_room)
+            return
+        self._pause = 0.0
+        if self._handle_dies or not self._buffer:
+            self._loop.remove_writer(self._fd)
+        if self._handle_dies and self._buffer:
+            self._await_room()
         self._buffer.maybe_resume()  # the protocol may send more, or end this
         if self._closing and not self._buffer:
             self._lose(None)
@@ -244,7 +259,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
     def _force_close(self, error: BaseException | None) -> None:
         if self._buffer:
             self._dropped += self._buffer.clear()
-            self._loop.remove_writer(self._fd)
+            self._await_no_room()
         self._closing = True
         self._feed.stop()
         self._lose(error)
