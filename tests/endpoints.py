@@ -230,7 +230,8 @@ _OPENED: list[aiorecv.DatagramTransport] = []
 
 async def opened(make: Callable[[], Any] = Noting, **arguments: Any) -> Any:
     """An endpoint on an IPv4 port of the kernel's choice, on one of ``LOOPS``."""
-    arguments.setdefault("local_addr", LOOPBACK)
+    if "remote_addr" not in arguments:
+        arguments.setdefault("local_addr", LOOPBACK)
     transport, protocol = await aiorecv.create_datagram_endpoint(make, **arguments)
     _OPENED.append(transport)
     return transport, protocol

@@ -17,6 +17,7 @@ from tests.endpoints import LOOPBACK, Noting, endpoint, fail, handled, name_of, 
 from tests.helpers import descriptors
 from tests.receiving import passes
 
+LOCAL = {"local_addr": LOOPBACK}
 create: Any = aiorecv.create_datagram_endpoint
 
 
@@ -183,14 +184,30 @@ def test_an_endpoint_that_cannot_be_watched_is_an_error_of_its_creation(new_loop
         loop.close()
 
 
-def unclosed(new_loop, use) -> list[warnings.WarningMessage]:
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_cancelled_endpoint_that_cannot_be_watched_is_cancelled(new_loop):
+    class Cancelling(asyncio.DatagramProtocol):
+        def connection_made(self, transport):
+            loop.add_reader = lambda *_: fail(OSError("no room"))()
+            task.cancel()
+
+    loop = new_loop()
+    task = loop.create_task(create(Cancelling, local_addr=LOOPBACK))
+
+    with pytest.raises(asyncio.CancelledError):
+        loop.run_until_complete(task)
+    loop.run_until_complete(passes(2))
+    loop.close()
+
+
+def unclosed(new_loop, use, **arguments) -> list[warnings.WarningMessage]:
     """What is warned of when an endpoint is dropped without being closed."""
     gc.collect()
     loop = new_loop()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         transport, _ = loop.run_until_complete(
-            create(asyncio.DatagramProtocol, local_addr=LOOPBACK)
+            create(asyncio.DatagramProtocol, **arguments or LOCAL)
         )
         use(loop, transport)
         del transport, _
@@ -219,6 +236,18 @@ def test_a_paused_endpoint_that_is_dropped_is_warned_of_once(new_loop):
 
     assert len(caught) == 1
     assert descriptors() == before
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_an_endpoint_that_is_dropped_closes_a_socket_that_somebody_still_has(new_loop):
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind(LOOPBACK)
+
+    caught = unclosed(new_loop, lambda loop, transport: loop.close(), sock=sock)
+
+    assert len(caught) == 1
+    assert "unclosed transport" in str(caught[0].message)
+    assert sock.fileno() == -1
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

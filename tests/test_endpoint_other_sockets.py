@@ -63,6 +63,17 @@ async def test_a_nameless_sender_has_the_address_that_recvfrom_gives(path):
         assert heard.addresses == [None] * 3
 
 
+async def test_a_peer_alone_makes_a_nameless_socket(path):
+    async with (
+        endpoint(family=socket.AF_UNIX, local_addr=path) as (_, heard),
+        endpoint(family=socket.AF_UNIX, remote_addr=path) as (client, _),
+    ):
+        client.sendto(b"asked")
+
+        assert await heard.got(1) == [b"asked"]
+        assert heard.addresses == [None]
+
+
 async def test_a_stale_socket_file_is_replaced_and_others_are_not(path, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as gone:
         gone.bind(path)

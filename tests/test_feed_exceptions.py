@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
 from tests.endpoints import (
+    LOOPBACK,
     LOOPS,
     NotingBatches,
     endpoint,
     fail,
     fixed,
     handled,
+    name_of,
     numbered,
     opened,
     queue,
@@ -125,6 +128,38 @@ def test_an_interrupt_in_a_callback_leaves_the_rest_to_the_next_pass(new_loop, e
         if isinstance(loop, asyncio.SelectorEventLoop):  # uvloop has one more pass first
             assert before == number + 1
         assert protocol.packets == sent
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_an_interrupt_at_a_lone_packet_is_no_harm_to_the_next_one(new_loop):
+    with new_loop() as loop:
+        transport, protocol = loop.run_until_complete(opened())
+        protocol.acts = {0: fail(KeyboardInterrupt())}
+        queue(transport, b"lone")
+
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(protocol.got(2))
+        queue(transport, b"next")
+
+        assert loop.run_until_complete(protocol.got(2)) == [b"lone", b"next"]
+        assert transport.statistics().buffer_bytes == 0
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_an_interrupt_in_error_received_loses_no_packet(new_loop):
+    with new_loop() as loop, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.bind(LOOPBACK)
+        transport, protocol = loop.run_until_complete(opened(remote_addr=peer.getsockname()))
+        protocol.error_received = lambda error: fail(KeyboardInterrupt())()
+        for data in numbered(3):
+            peer.sendto(data, name_of(transport))
+        peer.close()
+        transport.get_extra_info("socket")._sock.send(b"refused")
+
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(protocol.got(4))
+
+        assert loop.run_until_complete(protocol.got(3)) == numbered(3)
 
 
 @pytest.mark.parametrize("packets", [1, 2, 5])

@@ -156,3 +156,33 @@ def test_a_policy_that_is_interrupted_loses_no_packet(new_loop, packets):
         loop.run_until_complete(protocol.got(packets + 1))
 
         assert protocol.packets == [*numbered(packets), b"next"]
+
+
+@pytest.mark.parametrize("packets", [1, 2])
+@pytest.mark.parametrize("act", ["close", "pause_reading"])
+async def test_a_policy_that_ends_or_pauses_reading_when_it_is_asked(act, packets):
+    class Asked:
+        maximum = 64
+        act = None
+
+        @property
+        def slots(self):
+            if self.act is not None:
+                self.act()
+            return 64
+
+        def record(self, *, received, polled):
+            pass
+
+    window = Asked()
+    async with endpoint(window=window, gro=False) as (transport, protocol):
+        window.act = getattr(transport, act)
+        queue(transport, *numbered(packets))
+        await passes(5)
+        window.act = None
+
+        assert protocol.packets == []
+        assert transport.statistics().buffer_bytes == 0
+        if act == "pause_reading":
+            transport.resume_reading()
+            assert await protocol.got(packets) == numbered(packets)

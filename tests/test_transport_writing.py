@@ -8,7 +8,7 @@ import socket
 import pytest
 
 import aiorecv
-from tests.endpoints import Noting, drained, endpoint, fill, name_of, numbered, until_closed
+from tests.endpoints import Noting, drained, endpoint, fail, fill, name_of, numbered, until_closed
 from tests.receiving import passes
 
 
@@ -191,3 +191,68 @@ async def test_udp_that_finds_room_never_waits():
 
         assert client.get_write_buffer_size() == 0
         assert await heard.got(100) == numbered(100)
+
+
+async def test_a_full_peer_that_is_not_connected_to_is_tried_again_now_and_then(tmp_path):
+    """The kernel says of such a socket that it can be written, though it can't."""
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as theirs:
+        theirs.bind(path)
+        theirs.setblocking(False)
+        async with endpoint(family=socket.AF_UNIX) as (transport, _):
+            packets = numbered(300)
+            transport.send_batch([(data, path) for data in packets[:150]])
+            for data in packets[150:]:
+                transport.sendto(data, path)
+            before = transport.send_statistics().calls
+            await passes(200)
+            in_vain = transport.send_statistics().calls - before
+
+            assert transport.get_write_buffer_size() > 0
+            assert in_vain < 100
+            assert await drained(theirs, 300) == packets
+
+
+@pytest.mark.parametrize("end", ["close", "abort"])
+async def test_an_end_while_a_full_peer_is_left_alone(tmp_path, end):
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as theirs:
+        theirs.bind(path)
+        theirs.setblocking(False)
+        async with endpoint(family=socket.AF_UNIX) as (transport, protocol):
+            packets = numbered(300)
+            transport.send_batch([(data, path) for data in packets])
+            await passes(20)
+
+            getattr(transport, end)()
+            sent = 300 - transport.send_statistics().dropped
+            got = await drained(theirs, sent)
+            assert await protocol.lost is None
+
+            assert got == packets[:sent]
+            assert (sent == 300) == (end == "close")
+
+
+async def test_what_a_refusal_ends_in_the_middle_of_a_batch_is_counted(pair):
+    ours, _ = pair
+    async with endpoint(sock=ours) as (transport, protocol):
+        protocol.error_received = lambda error: transport.close()
+
+        transport.send_batch([(bytes(10 << 20), None), *[(b"x", None)] * 1000])
+        assert await protocol.lost is None
+
+        seen = transport.send_statistics()
+        assert seen.errors == 1
+        assert seen.dropped > 0
+        assert seen.packets + seen.dropped == 1000
+
+
+async def test_an_interrupt_in_error_received_reaches_whoever_sends():
+    async with endpoint() as (transport, protocol):
+        protocol.error_received = lambda error: fail(KeyboardInterrupt())()
+
+        with pytest.raises(KeyboardInterrupt):
+            transport.sendto(bytes(65_508), name_of(transport))
+
+        transport.sendto(b"heard", name_of(transport))
+        assert await protocol.got(1) == [b"heard"]
