@@ -8,6 +8,7 @@ import socket
 import pytest
 
 import aiorecv
+from aiorecv._options import gro_forbidden
 from tests.endpoints import (
     LOOPBACK,
     Noting,
@@ -19,6 +20,7 @@ from tests.endpoints import (
     queue_train,
     until_closed,
 )
+from tests.helpers import UDP_GRO
 from tests.namespaces import new_network
 from tests.receiving import passes
 
@@ -197,6 +199,28 @@ async def test_the_first_address_that_can_be_had_is_taken(monkeypatch):
         monkeypatch.setattr(asyncio.get_running_loop().__class__, "getaddrinfo", getaddrinfo)
         async with endpoint(local_addr=("two.test", port)) as (transport, _):
             assert name_of(transport)[0] == "::1"
+
+
+async def test_of_addresses_that_cannot_be_had_the_first_ones_error_is_told(monkeypatch):
+    addresses = [
+        (socket.AF_INET, socket.SOCK_DGRAM, 17, "", ("192.0.2.1", 9)),
+        (socket.AF_INET6, socket.SOCK_DGRAM, 17, "", ("2001:db8::1", 9, 0, 0)),
+    ]
+
+    async def getaddrinfo(*_, **__):
+        return addresses
+
+    monkeypatch.setattr(asyncio.get_running_loop().__class__, "getaddrinfo", getaddrinfo)
+    with pytest.raises(OSError, match=r"192\.0\.2\.1"):
+        await aiorecv.create_datagram_endpoint(Noting, local_addr=("two.test", 9))
+
+
+async def test_a_given_socket_does_not_block_and_has_trains_glued(bound):
+    bound.setblocking(True)
+
+    async with endpoint(sock=bound):
+        assert bound.gettimeout() == 0
+        assert bound.getsockopt(socket.IPPROTO_UDP, UDP_GRO) == (not gro_forbidden())
 
 
 async def test_nothing_that_comes_before_the_creator_goes_on_is_lost():

@@ -78,6 +78,17 @@ async def test_an_error_that_somebody_else_takes_leaves_the_endpoint_listening(p
         assert errors_of(protocol) == []
 
 
+async def test_errors_one_after_the_other_are_not_taken_for_wake_ups_in_vain(peer):
+    async with endpoint(remote_addr=peer.getsockname()) as (transport, protocol):
+        peer.close()
+        for times in range(1, 21):
+            transport.get_extra_info("socket")._sock.send(b"refused")
+            await protocol.until(lambda: len(errors_of(protocol)) == times)  # noqa: B023
+
+        # Else the socket would be looked at by a timer only.
+        assert transport._feed._readiness.fruitless == 0
+
+
 async def test_packets_queued_behind_an_error_come_after_it(peer):
     order = []
 

@@ -225,8 +225,8 @@ async def test_a_protocol_that_takes_no_datagrams_stops_nothing(packets):
         with handled() as contexts:
             await passes(6)
         transport.set_protocol(protocol)
-        queue(transport, b"heard")
-        await protocol.got(1)
+        queue(transport, b"heard", b"too")
+        await protocol.got(2)
 
-        assert protocol.packets == [b"heard"]
+        assert protocol.packets == [b"heard", b"too"]
         assert {type(context["exception"]) for context in contexts} == {AttributeError}

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 import aiorecv
-from aiorecv._readiness import Readiness
+from aiorecv._feed import Feed
 from tests.endpoints import (
     Noting,
     NotingBatches,
@@ -188,30 +188,34 @@ async def test_what_comes_during_a_pause_comes_after_the_rest_of_the_read():
         assert await protocol.got(20) == numbered(20)
 
 
-async def test_a_paused_endpoint_wakes_the_loop_once(monkeypatch):
+@pytest.mark.parametrize("callback", ["before it was called", "after it was called"])
+async def test_a_paused_endpoint_wakes_the_loop_no_more(monkeypatch, callback):
     fired = 0
-    plain = Readiness._fired
+    plain = Feed._on_readable
 
     def counting(self):
         nonlocal fired
         fired += 1
         plain(self)
 
-    monkeypatch.setattr(Readiness, "_fired", counting)
+    monkeypatch.setattr(Feed, "_on_readable", counting)
     async with endpoint() as (transport, protocol):
+        if callback == "after it was called":
+            queue(transport, b"read")
+            await protocol.got(1)
         transport.pause_reading()
-        sock = transport.get_extra_info("socket")
+        fired = 0
 
         for _ in range(50):
             queue(transport, b"unread")
-            await_readable(sock)
+            await_readable(transport.get_extra_info("socket"))
             await passes(2)
         while_paused = fired
-
-        assert while_paused <= 1
-        assert protocol.packets == []
         transport.resume_reading()
-        await protocol.got(50)
+        await protocol.until(lambda: protocol.packets.count(b"unread") == 50)
+
+        assert while_paused == 0
+        assert fired
 
 
 @pytest.mark.parametrize("packets", [1, 2, 40])
