@@ -86,6 +86,8 @@ async def create_datagram_endpoint(
             kind_of(sock)
             sock.setblocking(False)
         protocol = protocol_factory()
+        if not hasattr(protocol, "connection_made"):  # before anything is done to a given socket
+            raise TypeError(f"protocol_factory made {protocol!r}, which is no protocol")
         transport = DatagramTransport(start_engine(sock, receive, ours=True), protocol, remote)
         failed.pop_all()
     waiter = asyncio.get_running_loop().create_future()

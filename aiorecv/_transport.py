@@ -81,8 +81,12 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         self._loop.call_soon(self._begin, waiter)
 
     def _begin(self, waiter: asyncio.Future[None]) -> None:
-        if self.is_reading():
-            self._feed.resume()
+        try:
+            if self.is_reading():
+                self._feed.resume()
+        except Exception as error:  # the loop can't watch the socket
+            if not waiter.done():
+                waiter.set_exception(error)
         if not waiter.done():
             waiter.set_result(None)
 
@@ -96,9 +100,10 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
 
     def __del__(self) -> None:
         if self._sock is not None:
-            warnings.warn(
-                f"unclosed transport {self!r}", ResourceWarning, source=self, stacklevel=2
-            )
+            if self._sock.fileno() != -1:  # of two in one cycle the socket may have warned first
+                warnings.warn(
+                    f"unclosed transport {self!r}", ResourceWarning, source=self, stacklevel=2
+                )
             self._feed.stop()
             self._sock.close()
 
@@ -220,17 +225,16 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         if self._lost:  # a callback that heard of a packet has aborted
             return
         self._buffer.drop(taken)
-        if not taken:
-            self._loop.remove_writer(self._fd)
-            self._pause = longer(self._pause)
+        # Registered for one call each time: uvloop's handle dies of an error of the socket after it.
+        self._await_no_room()
+        self._pause = 0.0 if taken else longer(self._pause)
+        if self._buffer and taken:
+            self._await_room()
+        elif self._buffer:
             self._timer = self._loop.call_later(self._pause, self._await_room)
-            return
-        self._pause = 0.0
-        self._buffer.maybe_resume()  # the protocol may send more, or abort
-        if not self._buffer and not self._lost:
-            self._await_no_room()
-            if self._closing:
-                self._lose(None)
+        self._buffer.maybe_resume()  # the protocol may send more, or end this
+        if self._closing and not self._buffer:
+            self._lose(None)
 
     # Ends
 

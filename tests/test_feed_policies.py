@@ -39,7 +39,7 @@ async def test_a_policy_that_closes_is_told_after_its_read_and_followed_by_no_ot
     make, raises, packets
 ):
     window = Acting()
-    async with endpoint(make, window=window, gro=False) as (transport, protocol):
+    async with endpoint(make, window=window, gro=False, turn_limit=60.0) as (transport, protocol):
 
         def act():
             transport.close()
@@ -65,7 +65,7 @@ async def test_a_policy_that_pauses_is_told_after_its_read_and_followed_by_no_ot
     make, raises, packets
 ):
     window = Acting()
-    async with endpoint(make, window=window, gro=False) as (transport, protocol):
+    async with endpoint(make, window=window, gro=False, turn_limit=60.0) as (transport, protocol):
 
         def act():
             transport.pause_reading()
@@ -94,7 +94,7 @@ async def test_a_policy_that_pauses_is_told_after_its_read_and_followed_by_no_ot
 @pytest.mark.parametrize("make", [Noting, NotingBatches])
 async def test_a_policy_that_raises_loses_no_packet(make, packets):
     window = Acting()
-    async with endpoint(make, window=window, gro=False) as (transport, protocol):
+    async with endpoint(make, window=window, gro=False, turn_limit=60.0) as (transport, protocol):
         window.act = fail()
         with handled() as contexts:
             queue(transport, *numbered(packets))
@@ -111,7 +111,7 @@ async def test_a_policy_that_raises_loses_no_packet(make, packets):
 @pytest.mark.parametrize("make", [Noting, NotingBatches])
 async def test_an_exception_handler_may_close_when_a_policy_raises(make, packets):
     window = Acting()
-    async with endpoint(make, window=window, gro=False) as (transport, protocol):
+    async with endpoint(make, window=window, gro=False, turn_limit=60.0) as (transport, protocol):
         window.act = fail()
         asyncio.get_running_loop().set_exception_handler(lambda *_: transport.close())
         queue(transport, *numbered(packets))
@@ -124,7 +124,7 @@ async def test_an_exception_handler_may_close_when_a_policy_raises(make, packets
 
 async def test_a_policy_whose_slots_are_out_of_bounds_ends_the_endpoint():
     window = Acting()
-    async with endpoint(window=window, gro=False) as (transport, protocol):
+    async with endpoint(window=window, gro=False, turn_limit=60.0) as (transport, protocol):
         window.slots = 65
         queue(transport, b"unread")
 
