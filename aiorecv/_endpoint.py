@@ -78,11 +78,9 @@ async def create_datagram_endpoint(
             failed.callback(sock.close)
             raise_receive_buffer(sock, receive_buffer_size)
         else:
-            if sock.type == socket.SOCK_STREAM:
-                raise ValueError(
-                    f"A UDP Socket was expected, got {sock!r}: a stream has no packets"
-                )
             wanted.refuse_with(sock)
+            if isinstance(sock, socket.socket) and sock.type == socket.SOCK_STREAM:
+                raise ValueError(f"A UDP Socket was expected, got {sock!r}: a stream has no packets")
             kind_of(sock)
             sock.setblocking(False)
         protocol = protocol_factory()

@@ -225,7 +225,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         if self._lost:  # a callback that heard of a packet has aborted
             return
         self._buffer.drop(taken)
-        # Registered for one call each time: uvloop's handle dies of an error of the socket after it.
+        # Registered for one call each time: uvloop's handle dies of the socket's errors after it.
         self._await_no_room()
         self._pause = 0.0 if taken else longer(self._pause)
         if self._buffer and taken:
