@@ -2,16 +2,19 @@
 
 from aiorecv._addresses import Address
 from aiorecv._batch import PacketBatch
+from aiorecv._endpoint import create_datagram_endpoint
 from aiorecv._errors import (
     AiorecvError,
     BatchReleasedError,
     ReceiverBusyError,
     ReceiverClosedError,
 )
+from aiorecv._loop import loop_factory
 from aiorecv._open import from_socket, open_udp, open_unix
 from aiorecv._packet import Metadata, Packet
 from aiorecv._receiver import Receiver
 from aiorecv._statistics import ReceiverStatistics
+from aiorecv._transport import BatchProtocol, DatagramTransport
 from aiorecv._version import __version__
 from aiorecv._window import AdaptiveWindow, FixedWindow, PeakWindow, WindowPolicy
 
@@ -19,7 +22,9 @@ __all__ = [
     "AdaptiveWindow",
     "Address",
     "AiorecvError",
+    "BatchProtocol",
     "BatchReleasedError",
+    "DatagramTransport",
     "FixedWindow",
     "Metadata",
     "Packet",
@@ -31,7 +36,9 @@ __all__ = [
     "ReceiverStatistics",
     "WindowPolicy",
     "__version__",
+    "create_datagram_endpoint",
     "from_socket",
+    "loop_factory",
     "open_udp",
     "open_unix",
 ]

@@ -12,7 +12,7 @@ from time import monotonic
 from aiorecv._batch import PacketBatch
 from aiorecv._errors import ReceiverBusyError
 from aiorecv._reader import Reader
-from aiorecv._readiness import FRUITLESS_WAKE_UPS, Readiness
+from aiorecv._readiness import Readiness
 
 # None where no loop runs, in a forked child too; asyncio documents it for those who make loops.
 _running_loop = asyncio._get_running_loop
@@ -155,20 +155,11 @@ class Delivery:
         except BaseException as exc:
             self._failure = exc
         if self._kept is None and self._failure is None:
-            self._note_fruitless()
+            if not self.closed:
+                self._readiness.note_fruitless(self._reader.source.drain_errors)
         else:
             self._readiness.fruitless = 0
             self._wake()
-
-    def _note_fruitless(self) -> None:
-        """A wake-up brought nothing: several in a row have a cause that will not go away."""
-        readiness = self._readiness
-        readiness.fruitless += 1
-        if readiness.fruitless >= FRUITLESS_WAKE_UPS and not self.closed:
-            if self._reader.source.drain_errors():
-                readiness.fruitless = 0
-            else:
-                readiness.back_off()
 
     def keep(self, batch: PacketBatch) -> None:
         """Give out this batch first, whoever asks next."""

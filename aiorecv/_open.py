@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Unpack
 
 from aiorecv._delivery import Delivery
-from aiorecv._memory import memory_of
-from aiorecv._options import ReceiveKeywords, ReceiveOptions, takes_receive_options
-from aiorecv._reader import Reader, claim_window, unclaim_window
-from aiorecv._readiness import Readiness
+from aiorecv._engine import start_engine
+from aiorecv._options import (
+    ReceiveKeywords,
+    ReceiveOptions,
+    check_buffer_size,
+    takes_receive_options,
+)
 from aiorecv._receiver import Receiver
-from aiorecv._sockets import SocketOptions, kind_of, raise_receive_buffer
-from aiorecv._sources import MessageSource, SeqpacketSource
+from aiorecv._sockets import raise_receive_buffer
 from aiorecv._udp import HostPort, make_udp_socket
 from aiorecv._unix import make_unix_socket
 
@@ -41,7 +42,7 @@ class Opening(Awaitable[Receiver]):
         self._receiver.close()
 
 
-@takes_receive_options
+@takes_receive_options()
 def open_udp(
     local_addr: HostPort | None = None,
     *,
@@ -87,7 +88,7 @@ def open_udp(
             raise TypeError(f"{name} is True or False, not {value!r}")
     if family not in _FAMILIES:
         raise ValueError(f"family={family!r}: give socket.AF_INET, socket.AF_INET6 or 0 for both")
-    _check_buffer_size(receive_buffer_size)
+    check_buffer_size(receive_buffer_size)
 
     async def open_() -> Receiver:
         sock = await make_udp_socket(local_addr, remote_addr, family, reuse_port, allow_broadcast)
@@ -101,7 +102,7 @@ def open_udp(
     return Opening(open_)
 
 
-@takes_receive_options
+@takes_receive_options()
 def open_unix(path: str | bytes | os.PathLike[str], **options: Unpack[ReceiveKeywords]) -> Opening:
     """Open an AF_UNIX datagram socket and receive from it; ``await`` it or use ``async with``.
 
@@ -135,7 +136,7 @@ def open_unix(path: str | bytes | os.PathLike[str], **options: Unpack[ReceiveKey
     return Opening(open_)
 
 
-@takes_receive_options
+@takes_receive_options()
 def from_socket(sock: socket.socket, **options: Unpack[ReceiveKeywords]) -> Receiver:
     """Receive from a socket that exists already; the receiver owns it from then on.
 
@@ -161,27 +162,9 @@ def make_receiver(
     on_close: Callable[[], object] | None = None,
 ) -> Receiver:
     """A receiver for ``sock`` on the running loop; if this raises, the socket is as it was."""
-    kind = kind_of(sock)
-    loop = asyncio.get_running_loop()
-    make_source = SeqpacketSource if kind.type == socket.SOCK_SEQPACKET else MessageSource
-    slot_size = options.slot_size or kind.slot_size
-    window = claim_window(options)
-    try:
-        source = make_source(sock, memory_of(loop), slot_size, options.metadata)
-        source.on_close = on_close
-        reader = Reader(loop, source, window, options)
-        # Last, since these touch what the caller has: the socket, and its place on the loop.
-        changed = SocketOptions(sock, kind, options, ours=ours)
-        try:
-            readiness = Readiness(loop, sock.fileno(), reader.ask_again)
-        except BaseException:
-            changed.restore()
-            raise
-    except BaseException:
-        unclaim_window(window)
-        raise
-    delivery = Delivery(loop, reader, readiness, options.turn_limit)
-    return Receiver(loop, reader, delivery, changed)
+    engine = start_engine(sock, options, ours=ours, on_close=on_close)
+    delivery = Delivery(engine.loop, engine.reader, engine.readiness, engine.turn_limit)
+    return Receiver(engine.loop, engine.reader, delivery, engine.options)
 
 
 def _check_addr(name: str, addr: object) -> None:
@@ -196,12 +179,3 @@ def _check_addr(name: str, addr: object) -> None:
         raise TypeError(f"{name} is (host, port, flowinfo: int, scope_id: int), not {addr!r}")
     if not 0 <= port <= 65_535:
         raise ValueError(f"{name}={addr!r}: a port is from 0 to 65535")
-
-
-def _check_buffer_size(size: object) -> None:
-    if size is None:
-        return
-    if not isinstance(size, int) or isinstance(size, bool):
-        raise TypeError(f"receive_buffer_size is a number of bytes, an int, not {size!r}")
-    if not 1 <= size < 2**30:
-        raise ValueError(f"receive_buffer_size={size}: give from 1 to {2**30 - 1} bytes, or None")

@@ -20,14 +20,19 @@ from aiorecv._window import MAX_SLOTS, PeakWindow, WindowPolicy
 _Opener = TypeVar("_Opener", bound=Callable[..., Any])
 
 
-class ReceiveKeywords(TypedDict, total=False):
-    """``ReceiveOptions`` as keyword arguments, for type checkers; a test holds the two equal."""
+class EndpointKeywords(TypedDict, total=False):
+    """The receive options of endpoints: what goes wrong is told to their protocols."""
 
     gro: bool | None
     metadata: Metadata
     window: WindowPolicy | None
     slot_size: int | None
     turn_limit: float
+
+
+class ReceiveKeywords(EndpointKeywords, total=False):
+    """``ReceiveOptions`` as keyword arguments, for type checkers; a test holds the two equal."""
+
     on_error: Callable[[OSError], object] | None
 
 
@@ -114,15 +119,30 @@ def window_slots(window: WindowPolicy) -> int:
     return slots
 
 
-def takes_receive_options(opener: _Opener) -> _Opener:
+def check_buffer_size(size: object) -> None:
+    """Raise if ``size`` can't be a ``receive_buffer_size``."""
+    if size is None:
+        return
+    if not isinstance(size, int) or isinstance(size, bool):
+        raise TypeError(f"receive_buffer_size is a number of bytes, an int, not {size!r}")
+    if not 1 <= size < 2**30:
+        raise ValueError(f"receive_buffer_size={size}: give from 1 to {2**30 - 1} bytes, or None")
+
+
+def takes_receive_options(*, without: str | None = None) -> Callable[[_Opener], _Opener]:
     """Show the receive options in an opener's signature, in the place of ``**options``."""
-    signature = inspect.signature(opener)
-    named = list(signature.parameters.values())[:-1]
     options = list(inspect.signature(ReceiveOptions).parameters.values())
-    opener.__signature__ = signature.replace(  # type: ignore[attr-defined]  # a function has it
-        parameters=named + options
-    )
-    return opener
+
+    def show(opener: _Opener) -> _Opener:
+        signature = inspect.signature(opener)
+        named = list(signature.parameters.values())[:-1]
+        shown = [option for option in options if option.name != without]
+        opener.__signature__ = signature.replace(  # type: ignore[attr-defined]  # a function has it
+            parameters=named + shown
+        )
+        return opener
+
+    return show
 
 
 def gro_forbidden() -> bool:

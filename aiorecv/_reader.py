@@ -7,6 +7,7 @@ end a receiver. Keeps the rule of when asking at once is worth it. Never waits.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import inspect
 import logging
@@ -19,6 +20,7 @@ from aiorecv._batch import PacketBatch
 from aiorecv._options import ReceiveOptions, window_slots
 from aiorecv._payloads import BYTES_SHIFT, RECEIVED_MASK
 from aiorecv._sources import HungUpError, MessageSource
+from aiorecv._statistics import ReceiverStatistics
 from aiorecv._window import WindowPolicy
 
 # A consumer that comes back later than this has worked; packets may have queued meanwhile, and
@@ -101,7 +103,6 @@ class Reader:
 
     __slots__ = (
         "_loop",
-        "_on_error",
         "_look_at",
         "_record",
         "_warned_of",
@@ -109,6 +110,7 @@ class Reader:
         "errors",
         "grows",
         "last_error",
+        "on_error",
         "owner",
         "peak",
         "shrinks",
@@ -136,7 +138,7 @@ class Reader:
         self.shrinks = 0
         self.peak = self.slots = window_slots(window)
         self._loop = loop
-        self._on_error = options.on_error
+        self.on_error = options.on_error
         self._look_at = 0.0
         self._warned_of = 0
         # When asking at once begins to be worth it: now, as packets may be there already.
@@ -191,6 +193,36 @@ class Reader:
         self.slots = slots
         return slots
 
+    def statistics(self) -> ReceiverStatistics:
+        """What has been read since this was made."""
+        source, core = self.source, self.source.core
+        if not self.ended:
+            source.sample()
+        with contextlib.suppress(TypeError, ValueError):  # the next read reports such a policy
+            self.follow_window()
+        return ReceiverStatistics(
+            packets=core.packets,
+            bytes=core.bytes,
+            batches=core.reads,
+            trains=core.trains,
+            reads=core.reads,
+            polled_reads=core.polled_reads,
+            immediate_reads=core.reads - core.polled_reads,
+            full_reads=core.full_reads,
+            empty_reads=core.empty_reads,
+            truncated=core.truncated,
+            errors=self.errors,
+            last_error=self.last_error,
+            kernel_drops=source.kernel_drops,
+            ancillary_truncated=core.ancillary_truncated,
+            window_slots=self.slots,
+            window_peak=self.peak,
+            window_grows=self.grows,
+            window_shrinks=self.shrinks,
+            buffer_bytes=source.held_bytes(),
+            receive_buffer_size=source.receive_buffer_size,
+        )
+
     def _read_behind(self, error: OSError | HungUpError, polled: bool) -> PacketBatch | None:
         """Report an error, and read what the kernel has queued behind it."""
         for _ in range(_ERRORS_A_TURN):
@@ -207,7 +239,7 @@ class Reader:
     def end(self) -> None:
         """No read comes after this: look at the drops once more."""
         self.ended = True
-        self.owner = None  # which knows its reader: a cycle
+        self.owner = self.on_error = None  # which may know this reader: a cycle
         self._warn_of_drops()
 
     def _warn_of_drops(self) -> None:
@@ -242,10 +274,10 @@ class Reader:
         self.ask_again()  # packets may be queued behind the error
         # Of a socket that asked for IP_RECVERR the queue has to be emptied too.
         self.source.drain_errors()
-        if self._on_error is None:
+        if self.on_error is None:
             raise error
         try:
-            self._on_error(error)
+            self.on_error(error)
         except Exception as exc:
             self._loop.call_exception_handler(
                 {"message": "Exception in on_error", "exception": exc}

@@ -84,7 +84,16 @@ class Readiness:
         if self._timer is None:
             self._register()
 
-    def back_off(self) -> None:
+    def note_fruitless(self, drain_errors: Callable[[], int]) -> None:
+        """A wake-up brought nothing: several in a row have a cause that will not go away."""
+        self.fruitless += 1
+        if self.fruitless >= FRUITLESS_WAKE_UPS:
+            if drain_errors():
+                self.fruitless = 0
+            else:
+                self._back_off()
+
+    def _back_off(self) -> None:
         """Leave the descriptor alone for a while: longer each time, until a packet comes."""
         if self._timer is not None:
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 import warnings
@@ -224,33 +223,7 @@ class Receiver:
 
     def statistics(self) -> ReceiverStatistics:
         """What this receiver has seen since it was opened."""
-        if not self._delivery.closed:
-            self._reader.source.sample()
-        reader, core = self._reader, self._reader.source.core
-        with contextlib.suppress(TypeError, ValueError):  # the next read reports such a policy
-            reader.follow_window()
-        return ReceiverStatistics(
-            packets=core.packets,
-            bytes=core.bytes,
-            batches=core.reads,
-            trains=core.trains,
-            reads=core.reads,
-            polled_reads=core.polled_reads,
-            immediate_reads=core.reads - core.polled_reads,
-            full_reads=core.full_reads,
-            empty_reads=core.empty_reads,
-            truncated=core.truncated,
-            errors=reader.errors,
-            last_error=reader.last_error,
-            kernel_drops=reader.source.kernel_drops,
-            ancillary_truncated=core.ancillary_truncated,
-            window_slots=reader.slots,
-            window_peak=reader.peak,
-            window_grows=reader.grows,
-            window_shrinks=reader.shrinks,
-            buffer_bytes=reader.source.held_bytes(),
-            receive_buffer_size=reader.source.receive_buffer_size,
-        )
+        return self._reader.statistics()
 
     def _may_close(self) -> bool:
         return asyncio._get_running_loop() is self._loop or not self._loop.is_running()

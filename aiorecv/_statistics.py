@@ -107,3 +107,15 @@ class KernelDrops:
         except OSError:  # Linux before 4.12
             return 0
         return int.from_bytes(words[-_WORD:], sys.byteorder)
+
+
+@attrs.frozen
+class SenderStatistics:
+    """A stand-in."""
+
+    packets: int
+    bytes: int
+    calls: int
+    gso_sends: int
+    errors: int
+    dropped: int

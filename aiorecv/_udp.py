@@ -13,6 +13,13 @@ HostPort: TypeAlias = tuple[Any, ...]
 _SockAddr: TypeAlias = tuple[Any, ...]
 
 
+async def lookup(host: str | None, port: Any, *, flags: int = 0, **hints: int) -> list[Any]:
+    """``getaddrinfo`` on the running loop; only a name asks the resolver."""
+    with contextlib.suppress(socket.gaierror):
+        return socket.getaddrinfo(host, port, **hints, flags=flags | socket.AI_NUMERICHOST)
+    return await asyncio.get_running_loop().getaddrinfo(host, port, **hints, flags=flags)
+
+
 async def _resolve(name: str, addr: HostPort, family: int) -> list[tuple[int, _SockAddr]]:
     """Families and socket addresses that ``addr`` stands for; only a name asks the resolver."""
     host, port = addr[0] or None, addr[1]
@@ -21,19 +28,15 @@ async def _resolve(name: str, addr: HostPort, family: int) -> list[tuple[int, _S
     flags = socket.AI_PASSIVE if name == "local_addr" else 0
     if family == socket.AF_INET6:
         flags |= socket.AI_V4MAPPED
-    hints: dict[str, Any] = {"family": family, "type": socket.SOCK_DGRAM}
+    hints = {"family": family, "type": socket.SOCK_DGRAM, "flags": flags}
     try:
-        infos = socket.getaddrinfo(host, port, **hints, flags=flags | socket.AI_NUMERICHOST)
+        infos = await lookup(host, port, **hints)
     except UnicodeError as error:  # IDNA: a label is empty or too long
         raise ValueError(f"{name}={addr!r}: {error}") from None
-    except socket.gaierror:
-        loop = asyncio.get_running_loop()
-        try:
-            infos = await loop.getaddrinfo(host, port, **hints, flags=flags)
-        except socket.gaierror as error:
-            raise socket.gaierror(
-                error.errno, f"{name}={addr!r} does not resolve: {error.strerror}"
-            ) from None
+    except socket.gaierror as error:
+        raise socket.gaierror(
+            error.errno, f"{name}={addr!r} does not resolve: {error.strerror}"
+        ) from None
     if len(addr) == 4 and any(info[0] != socket.AF_INET6 for info in infos):
         raise ValueError(f"{name}={addr!r}: only an IPv6 address has flowinfo and scope_id")
     # Flow label and scope of a longer address are the caller's own.
@@ -66,7 +69,7 @@ async def make_udp_socket(
                 failed.callback(sock.close)
                 try:
                     _set_up(sock, local, reuse_port, allow_broadcast)
-                    _attach(sock, local, remote)
+                    attach(sock, local, remote)
                 except OSError as error:
                     failure = failure or error
                 else:
@@ -90,7 +93,12 @@ def _set_up(
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, True)
 
 
-def _attach(sock: socket.socket, local: _SockAddr | None, remote: _SockAddr | None) -> None:
+def attach(sock: socket.socket, local: Any, remote: Any) -> None:
+    """Bind and connect a socket, as far as there are addresses.
+
+    Raises:
+        OSError: What the kernel says, of which address, and what may help.
+    """
     if local is not None:
         try:
             sock.bind(local)

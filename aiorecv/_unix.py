@@ -15,16 +15,11 @@ def make_unix_socket(path: str | bytes) -> tuple[socket.socket, Callable[[], Non
     Raises:
         OSError: What the kernel says of ``path``.
     """
-    abstract = path[:1] in ("\0", b"\0")
-    if not abstract:
-        with contextlib.suppress(FileNotFoundError):
-            # Left by a program that ended without removing it; asyncio does the same.
-            if stat.S_ISSOCK(os.stat(path).st_mode):
-                os.unlink(path)
+    remove_stale(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     try:
         sock.bind(path)
-        return sock, None if abstract else _remover(path)
+        return sock, None if _is_abstract(path) else _remover(path)
     except OSError as error:
         sock.close()
         # Python's own complaint, of a path that is too long, has no number.
@@ -33,6 +28,19 @@ def make_unix_socket(path: str | bytes) -> tuple[socket.socket, Callable[[], Non
     except BaseException:
         sock.close()
         raise
+
+
+def remove_stale(path: str | bytes) -> None:
+    """Remove the socket file that a program which ended has left there; asyncio does the same."""
+    if _is_abstract(path):
+        return
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISSOCK(os.stat(path).st_mode):
+            os.unlink(path)
+
+
+def _is_abstract(path: str | bytes) -> bool:
+    return path[:1] in ("\0", b"\0")
 
 
 def _remover(path: str | bytes) -> Callable[[], None]:
