@@ -14,23 +14,19 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 # Not in debug mode: that traces every call, which slows these libraries several times.
 BASES: dict[str, LoopFactory] = {
-    "asyncio": asyncio.new_event_loop,
+    "asyncio": asyncio.SelectorEventLoop,
     "uvloop": uvloop.new_event_loop,
 }
 
 
 def ours(base: LoopFactory) -> LoopFactory:
     """A constructor of loops like ``base``'s, whose datagram endpoints are ours."""
-    # UNTIL aiorecv.loop_factory EXISTS: the loop as it is.
-    wrap = getattr(aiorecv, "loop_factory", None)
-    return base if wrap is None else wrap(base)
+    return aiorecv.loop_factory(base)
 
 
 def is_ours(transport: asyncio.BaseTransport) -> bool:
     """Whether a transport is one of aiorecv's."""
-    # UNTIL aiorecv.DatagramTransport EXISTS: any transport is.
-    kind = getattr(aiorecv, "DatagramTransport", None)
-    return kind is None or isinstance(transport, kind)
+    return isinstance(transport, aiorecv.DatagramTransport)
 
 
 def assert_ours(transport: asyncio.BaseTransport) -> None:
