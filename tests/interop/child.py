@@ -11,7 +11,9 @@ import asyncio
 import functools
 import importlib
 import json
+import socket
 import sys
+import types
 import unittest
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -89,7 +91,9 @@ def cpython(base: str, new_loop: NewLoop) -> Iterator[unittest.TestCase]:
         loop._default_executor = None  # which these tests' own tearDown looks at
         return loop
 
-    asyncio.SelectorEventLoop = selector_loop
+    # In these modules alone: others ask whether a loop is one.
+    names = types.SimpleNamespace(**{**vars(asyncio), "SelectorEventLoop": selector_loop})
+    events.asyncio = base_events.asyncio = sendfile.asyncio = names
     # These classes differ in the selector alone, and uvloop has none.
     kinds = ["EPollEventLoopTests", "PollEventLoopTests", "SelectEventLoopTests"]
     for kind in kinds if base == "asyncio" else kinds[:1]:
@@ -128,10 +132,11 @@ SUITES: dict[str, Callable[[str, NewLoop], Iterator[unittest.TestCase]]] = {
 def lose_on_our_send_path(loss: dict[str, int]) -> None:
     """Let aioquic's test of packet loss make its loss in our ``sendto``, and count it.
 
-    It patches ``socket.socket.sendto``, which is not called by us, nor by uvloop.
+    It patches ``socket.socket.sendto``, which neither we nor uvloop have to call.
     """
     module = importlib.import_module("aioquic_tests.test_asyncio")
-    lossy, sendto = module.sendto_with_loss, aiorecv.DatagramTransport.sendto
+    lossy, of_sockets = module.sendto_with_loss, module.real_sendto
+    sendto = aiorecv.DatagramTransport.sendto
 
     def counted(self: asyncio.DatagramTransport, data: bytes, addr: Any = None) -> None:
         loss["lost"] += 1  # until it is sent after all
@@ -145,8 +150,10 @@ def lose_on_our_send_path(loss: dict[str, int]) -> None:
     module.real_sendto = really
     name = "test_connect_and_serve_with_packet_loss"
     test = getattr(module.HighLevelTest, name)
-    lossy_there = mock.patch.object(aiorecv.DatagramTransport, "sendto", counted)
-    setattr(module.HighLevelTest, name, lossy_there(test))
+    # The patches made here are the inner ones: sockets are as they were.
+    for owner, replacement in (aiorecv.DatagramTransport, counted), (socket.socket, of_sockets):
+        test = mock.patch.object(owner, "sendto", replacement)(test)
+    setattr(module.HighLevelTest, name, test)
 
 
 def _tests(case: type[unittest.TestCase], containing: str) -> Iterator[unittest.TestCase]:
