@@ -1,8 +1,9 @@
 """Runs one project's own datagram tests on loops of one kind, and prints what came of each.
 
-``python -m tests.interop.child SUITE BASE TRANSPORT SOURCES``: TRANSPORT is ``stock`` for the loop as
-it is, or ``ours``. The tests are not changed, but for where a loop comes from and, in aioquic's test
-of packet loss, where the loss is made. A process of its own for each run: suites change global state.
+``python -m tests.interop.child SUITE BASE TRANSPORT SOURCES``: TRANSPORT is ``stock`` for the loop
+as it is, or ``ours``. The tests are not changed, but for where a loop comes from and, in aioquic's
+test of packet loss, where the loss is made. Each run is a process of its own, as suites change
+global state.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ NewLoop = Callable[..., asyncio.AbstractEventLoop]
 
 
 def main(suite: str, base: str, transport: str, sources: str) -> None:
-    """Print a JSON object: ``tests``, ``transports`` (how many were made and are ours), ``loss``."""
+    """Print a JSON object: what ``tests.interop.comparing.Outcomes`` is made of."""
     sys.path.insert(0, sources)
     made: list[Transports] = []
     loss = {"sent": 0, "lost": 0}
@@ -79,21 +80,25 @@ def cpython(base: str, new_loop: NewLoop) -> Iterator[unittest.TestCase]:
 
     Not the tests of ``_SelectorDatagramTransport``: they make that private class themselves.
     """
-    events = importlib.import_module("test.test_asyncio.test_events")
-    base_events = importlib.import_module("test.test_asyncio.test_base_events")
-    sendfile = importlib.import_module("test.test_asyncio.test_sendfile")
+    package = "test.test_asyncio"
+    modules: list[Any] = [
+        importlib.import_module(f"{package}.{name}")
+        for name in ("test_events", "test_base_events", "test_sendfile")
+    ]
+    events, base_events, sendfile = modules
     constructor = asyncio.SelectorEventLoop
 
     def selector_loop(*selector: Any) -> asyncio.AbstractEventLoop:
         if base == "asyncio":
             return new_loop(functools.partial(constructor, *selector))
-        loop = new_loop()
+        loop: Any = new_loop()
         loop._default_executor = None  # which these tests' own tearDown looks at
         return loop
 
     # In these modules alone: others ask whether a loop is one.
     names = types.SimpleNamespace(**{**vars(asyncio), "SelectorEventLoop": selector_loop})
-    events.asyncio = base_events.asyncio = sendfile.asyncio = names
+    for module in modules:
+        module.asyncio = names
     # These classes differ in the selector alone, and uvloop has none.
     kinds = ["EPollEventLoopTests", "PollEventLoopTests", "SelectEventLoopTests"]
     for kind in kinds if base == "asyncio" else kinds[:1]:
@@ -134,7 +139,7 @@ def lose_on_our_send_path(loss: dict[str, int]) -> None:
 
     It patches ``socket.socket.sendto``, which neither we nor uvloop have to call.
     """
-    module = importlib.import_module("aioquic_tests.test_asyncio")
+    module: Any = importlib.import_module("aioquic_tests.test_asyncio")
     lossy, of_sockets = module.sendto_with_loss, module.real_sendto
     sendto = aiorecv.DatagramTransport.sendto
 

@@ -1,4 +1,4 @@
-"""Sources of libraries whose own tests are run: fetched by name and hash, for wheels bring no tests."""
+"""Sources of libraries whose own tests are run, fetched by hash: wheels bring no tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fetch(directory: Path) -> Path:
     subprocess.run(
         [
             *[sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:"],
-            *["--no-build-isolation", "--require-hashes", "-r", PINS, "-d", downloads],
+            *["--no-build-isolation", "--require-hashes", "-r", str(PINS), "-d", str(downloads)],
         ],
         check=True,
         capture_output=True,
