@@ -91,8 +91,8 @@ def cpython(base: str, new_loop: NewLoop) -> Iterator[unittest.TestCase]:
     def selector_loop(*selector: Any) -> asyncio.AbstractEventLoop:
         if base == "asyncio":
             return new_loop(functools.partial(constructor, *selector))
-        loop: Any = new_loop()
-        loop._default_executor = None  # which these tests' own tearDown looks at
+        loop = new_loop()
+        loop._default_executor = None  # type: ignore[attr-defined]  # their tearDown looks at it
         return loop
 
     # In these modules alone: others ask whether a loop is one.

@@ -31,7 +31,6 @@ def fetch(directory: Path) -> Path:
             *["--no-build-isolation", "--require-hashes", "-r", str(PINS), "-d", str(downloads)],
         ],
         check=True,
-        capture_output=True,
     )
     for name, version in pins().items():
         _unpack(downloads / f"{name}-{version}.tar.gz", f"{name}-{version}/tests", directory, name)
