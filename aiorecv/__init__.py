@@ -13,7 +13,8 @@ from aiorecv._loop import loop_factory
 from aiorecv._open import from_socket, open_udp, open_unix
 from aiorecv._packet import Metadata, Packet
 from aiorecv._receiver import Receiver
-from aiorecv._statistics import ReceiverStatistics
+from aiorecv._sender import Sender
+from aiorecv._statistics import ReceiverStatistics, SenderStatistics
 from aiorecv._transport import BatchProtocol, DatagramTransport
 from aiorecv._version import __version__
 from aiorecv._window import AdaptiveWindow, FixedWindow, PeakWindow, WindowPolicy
@@ -34,6 +35,8 @@ __all__ = [
     "ReceiverBusyError",
     "ReceiverClosedError",
     "ReceiverStatistics",
+    "Sender",
+    "SenderStatistics",
     "WindowPolicy",
     "__version__",
     "create_datagram_endpoint",

@@ -56,17 +56,18 @@ def _decode(entry: PeerEntry) -> Address:
 class AddressTable:
     """Peers by number; ``core`` is what the C side numbers them in."""
 
-    __slots__ = ("_known", "core")
+    __slots__ = ("known", "core")
 
     def __init__(self) -> None:
         core = lib.aiorecv_peers_new(int.from_bytes(os.urandom(8), "little"))
         if core == ffi.NULL:
             raise OSError(ffi.errno, f"no memory for peers: {os.strerror(ffi.errno)}")
         self.core: PeersStruct = ffi.gc(core, lib.aiorecv_peers_free)
-        self._known: list[Address] = []
+        self.known: list[Address] = []
+        """The addresses decoded so far, by number; ``one`` and ``many`` see to the others."""
 
     def _all(self) -> list[Address]:
-        known = self._known
+        known = self.known
         for number in range(len(known), self.core.count):
             known.append(_decode(self.core.entries[number]))
         return known
@@ -74,7 +75,7 @@ class AddressTable:
     def one(self, number: int) -> Address:
         """The address of one peer."""
         try:
-            return self._known[number]
+            return self.known[number]
         except IndexError:
             return self._all()[number]
 

@@ -15,9 +15,12 @@ from typing import Self, TypeAlias, overload
 from aiorecv._addresses import Address
 from aiorecv._errors import BatchReleasedError
 from aiorecv._packet import NOTHING, Details, Metadata, Packet
-from aiorecv._payloads import BYTES_SHIFT, RECEIVED_MASK, SLOTS_SHIFT, TRAINS, Layout
+from aiorecv._payloads import BYTES_SHIFT, RECEIVED_MASK, SLOTS_SHIFT, TRAINS, Layout, is_full
 
 Pair: TypeAlias = tuple[bytes, Address]
+
+Portion: TypeAlias = tuple[Sequence[bytes], Sequence[Address]]
+"""Some packets of a batch: payloads, and the address of each or the one that all have."""
 
 
 class PacketBatch(ABC):
@@ -58,7 +61,7 @@ class PacketBatch(ABC):
     @property
     def full(self) -> bool:
         """Whether the read filled every slot, so that there may have been more."""
-        return self._received == self.slots
+        return is_full(self._read)
 
     @property
     def _received(self) -> int:
@@ -164,6 +167,10 @@ class PacketBatch(ABC):
         return CopiedBatch(self, start)
 
     @abstractmethod
+    def _portions(self) -> Iterator[Portion]:
+        """The packets in portions, each cut when it is asked for: keep the batch until then."""
+
+    @abstractmethod
     def _laid_out(self) -> Layout:
         """Where the packets lie."""
 
@@ -222,6 +229,9 @@ class CopiedBatch(PacketBatch):
 
     def _details(self, start: int) -> Iterator[Details]:
         return iter(self._told[start:])
+
+    def _portions(self) -> Iterator[Portion]:
+        yield self.payloads(), self.addresses()
 
     def _kept(self) -> list[Pair]:
         if self._pairs is None:

@@ -7,6 +7,8 @@ next reader: nothing read is lost, whoever is cancelled. Never looks inside a pa
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from time import monotonic
 
 from aiorecv._batch import PacketBatch
@@ -55,6 +57,7 @@ class Delivery:
     __slots__ = (
         "_failure",
         "_kept",
+        "_leaving",
         "_loop",
         "_reader",
         "_readiness",
@@ -81,6 +84,7 @@ class Delivery:
         self._kept: PacketBatch | None = None
         self.split: Split | None = None
         self._failure: BaseException | None = None
+        self._leaving: set[Callable[[], object]] | None = None
         self.closed = False
         reader.owner = self
 
@@ -90,7 +94,7 @@ class Delivery:
         batch = self._take()
         if batch is not None or self.closed:
             return batch
-        return self._reader.read(monotonic(), False)
+        return self._read(monotonic(), False)
 
     def ready(self) -> PacketBatch | None:
         """A batch if it can be had without suspending; else None, and ``later()`` has it."""
@@ -103,11 +107,12 @@ class Delivery:
         if self.closed:
             return None
         now = monotonic()
-        reader = self._reader
-        if now < reader.try_at:
+        if now < self._reader.try_at:
             return None
-        batch = reader.read(now, False)
-        if batch is not None and now >= self._turn_end:
+        batch = self._read(now, False)
+        if batch is None:
+            return None
+        if now >= self._turn_end:
             # The loop's other tasks come first; keeping the batch keeps it from cancellation.
             self._kept = batch
             return None
@@ -147,7 +152,7 @@ class Delivery:
         now = monotonic()
         self._turn_end = now + self._turn_limit
         try:
-            self._kept = self._reader.read(now, True)
+            self._kept = self._read(now, True)
         except (SystemExit, KeyboardInterrupt):
             if self._kept is not None:  # the next callback would read over it
                 self._wake()
@@ -161,9 +166,19 @@ class Delivery:
             self._readiness.fruitless = 0
             self._wake()
 
-    def keep(self, batch: PacketBatch) -> None:
-        """Give out this batch first, whoever asks next."""
-        self._kept = batch
+    def _read(self, now: float, polled: bool) -> PacketBatch | None:
+        reader = self._reader
+        read = reader.read(polled)
+        if not read:
+            reader.note_nothing(now)
+            return None
+        batch = reader.source.batch(read, polled)
+        try:
+            reader.note(read, now, polled)
+        except BaseException:
+            self._kept = batch  # it comes with the next call
+            raise
+        return batch
 
     def _take(self) -> PacketBatch | None:
         """What waits in user space: an error, the rest of a split batch, a kept one."""
@@ -209,3 +224,12 @@ class Delivery:
         self._readiness.stop()
         if not self._loop.is_closed():
             self._wake()
+        for call in tuple(self._leaving or ()):
+            call()
+
+    def when_left(self, call: Callable[[], object]) -> Callable[[], None]:
+        """Have this called when reading ends; returns what takes that back."""
+        if self._leaving is None:
+            self._leaving = set()
+        self._leaving.add(call)
+        return partial(self._leaving.discard, call)

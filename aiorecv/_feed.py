@@ -6,20 +6,24 @@ Reads in the loop's reader callback, and calls ``datagram_received`` once a pack
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from operator import length_hint
 from time import monotonic
 from typing import Any, Protocol
 
-from aiorecv._batch import PacketBatch, Pair
+from aiorecv._addresses import Address
+from aiorecv._batch import PacketBatch, Portion
 from aiorecv._engine import Engine
 from aiorecv._leases import LeasedBatch
+from aiorecv._payloads import RECEIVED_MASK, TRAINS, is_full
 
 # Packets between looks at the clock (50 ns).
 _PACKETS_A_LOOK = 32
 
-_NOTHING: Iterator[Pair] = iter(())
+# What a read of one datagram, not a train, has in these bits.
+_ONE_DATAGRAM = RECEIVED_MASK | TRAINS
+
+_NO_PORTIONS: Iterator[Portion] = iter(())
 
 
 class Listener(Protocol):
@@ -42,18 +46,20 @@ class Feed:
     """Reads one engine, and calls back."""
 
     __slots__ = (
-        "_ahead",
         "_batch",
         "_chunk",
+        "_items",
         "_left",
         "_listener",
         "_loop",
+        "_one_sender",
         "_packets",
-        "_pairs",
+        "_portions",
         "_protocol",
         "_reader",
         "_readiness",
         "_running",
+        "_sender",
         "_takes_batches",
         "_turn_limit",
     )
@@ -67,15 +73,18 @@ class Feed:
         self._running = False
         # Whether the last callback stopped with packets left, so that the next read is immediate.
         self._left = False
-        # What is being delivered: the packets under the loop, those after them, and the rest.
+        # What is being delivered: the chunk under the loop, the rest of its portion, the others.
+        # An item is a payload if its portion has one sender, else a pair.
         self._batch: PacketBatch | None = None
-        self._chunk: list[Pair] = []
-        self._packets: Iterator[Pair] = _NOTHING
-        self._ahead: list[Pair] = []
-        self._pairs: Iterator[Pair] = _NOTHING
+        self._chunk: list[Any] = []
+        self._packets: Iterator[Any] = iter(self._chunk)
+        self._items: Sequence[Any] = ()
+        self._one_sender = False
+        self._sender: Address = None
+        self._portions = _NO_PORTIONS
         self._takes_batches = False
         self._reader.owner = self
-        self._reader.on_error = listener.error_received
+        self._reader.on_error = self._error_came
 
     def call(self, protocol: Any, *, batches: bool) -> None:
         """Call this protocol from the next packet on, once a packet or with whole batches."""
@@ -88,14 +97,14 @@ class Feed:
     def resume(self) -> None:
         """Read, and go on with what a pause has left; the loop calls back in this context."""
         self._running = True
-        self._readiness.wait(self._on_readable)
+        self._readiness.watch(self._on_readable)
         if self._batch is not None:
             self._go_on_soon()
 
     def pause(self) -> None:
         """Call back no more until told to resume, from the next packet on."""
         self._running = False
-        self._readiness.waiting = None
+        self._readiness.unwatch()
         self._interrupt()
         self._pack()
 
@@ -112,97 +121,106 @@ class Feed:
             self._reader.end()
         self._readiness.stop()
 
-    def keep(self, batch: PacketBatch) -> None:
-        """Deliver this batch, though its window's policy failed."""
-        self._batch = batch
-        self._pairs = iter(batch)
-
     def _on_readable(self) -> None:
         if self._batch is not None:  # its rest comes first, in a callback of its own
             return
-        now = monotonic()
-        end = now + self._turn_limit
         polled = not self._left
         self._left = True  # whatever ends this callback early
+        reader = self._reader
+        end = 0.0
         while True:
-            batch = self._read(now, polled)
-            if batch is None:
-                self._left = False
+            try:
+                read = reader.read(polled)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self._listener.reading_failed(error)
                 return
-            more = batch.full
-            if len(batch) == 1 and not self._takes_batches:
-                ((data, addr),) = batch
-                batch.release()
+            if not read:
+                self._nothing_came()
+                return
+            now = 0.0
+            # Deliver, then draw conclusions: a lone packet is at its user's sooner.
+            if read & _ONE_DATAGRAM == 1 and not self._takes_batches:
+                data, addr = reader.source.packet(read)
                 try:
                     self._protocol.datagram_received(data, addr)
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:
                     self._listener.callback_failed("datagram_received", error)
+                done = True
             else:
-                self.keep(batch)
-                if not self._deliver(now, end):
-                    return
-            if not more:
-                self._left = False
+                now = monotonic()
+                end = end or now + self._turn_limit
+                self._take(reader.source.batch(read, polled))
+                done = self._deliver(now, end)
+            self._readiness.fruitless = 0
+            now = monotonic()
+            try:
+                reader.note(read, now, polled)
+            except Exception as error:
+                self._listener.callback_failed("record", error)
+            if not is_full(read):
+                self._left = not done
                 return
             polled = False
-            now = monotonic()
-            if now >= end or not self._running:
+            end = end or now + self._turn_limit
+            if now >= end or not done or not self._running:
                 return
 
-    def _read(self, now: float, polled: bool) -> PacketBatch | None:
-        """One read; errors have been told when this returns."""
-        reader = self._reader
-        errors = reader.errors
-        try:
-            batch = reader.read(now, polled)
-        except (SystemExit, KeyboardInterrupt):
-            if self._batch is not None:
-                self._go_on_soon()
-            raise
-        except BaseException as error:
-            batch = self._batch
-            if batch is None:
-                self._listener.reading_failed(error)
-                return None
-            self._listener.callback_failed("record", error)
-        if batch is not None or reader.errors != errors:
-            self._readiness.fruitless = 0
-        elif reader.ended:
+    def _nothing_came(self) -> None:
+        self._left = False
+        if self._reader.ended:
             self._listener.reading_ended()
         else:
-            self._readiness.note_fruitless(reader.source.drain_errors)
-        return batch
+            self._readiness.note_fruitless(self._reader.source.drain_errors)
+
+    def _error_came(self, error: OSError) -> None:
+        self._readiness.fruitless = -1  # this callback was not in vain
+        self._listener.error_received(error)
+
+    def _take(self, batch: PacketBatch) -> None:
+        self._batch = batch
+        self._portions = batch._portions()
 
     def _deliver(self, now: float, end: float) -> bool:
         """Call back with what was read; False if the end of the turn or a pause leaves some."""
         while self._running:
             if self._takes_batches:
                 return self._deliver_batch()
-            chunk = self._ahead or list(islice(self._pairs, _PACKETS_A_LOOK))
-            if not chunk:
-                self._forget()
-                return True
-            self._ahead = []
+            if not self._items:
+                portion = next(self._portions, None)
+                if portion is None:
+                    self._forget()
+                    return True
+                data, senders = portion
+                self._one_sender = len(senders) == 1
+                self._sender = senders[0]
+                self._items = data if self._one_sender else list(zip(data, senders, strict=True))
             if now >= end:
-                self._ahead = chunk
                 self._go_on_soon()
                 return False
-            self._chunk = chunk
-            self._packets = iter(chunk)
-            self._deliver_chunk()
+            self._chunk = list(self._items[:_PACKETS_A_LOOK])
+            self._items = self._items[_PACKETS_A_LOOK:]
+            self._packets = iter(self._chunk)
+            self._deliver_chunk(self._packets)
             now = monotonic()
         return False
 
-    def _deliver_chunk(self) -> None:
+    def _deliver_chunk(self, packets: Iterator[Any]) -> None:
         received = self._protocol.datagram_received
         # After an error this goes on behind the packet that it cost. A pause, a close or another
         # protocol empties the list under the loop, which ends it: so no packet pays for a look.
         while True:
             try:
-                for data, addr in self._packets:
-                    received(data, addr)
+                if self._one_sender:  # a pair for each packet would cost 45 ns more
+                    addr = self._sender
+                    for data in packets:
+                        received(data, addr)
+                else:
+                    for data, addr in packets:
+                        received(data, addr)
                 return
             except (SystemExit, KeyboardInterrupt):
                 self._interrupt()
@@ -237,22 +255,22 @@ class Feed:
         """End the loop over the chunk, if it runs; what it has not come to is kept."""
         left = length_hint(self._packets)
         if left:
-            self._ahead = self._chunk[-left:]
+            self._items = [*self._chunk[-left:], *self._items]
             self._chunk.clear()
 
     def _pack(self) -> None:
         """Make the rest a batch of its own, which holds no packet memory however long it waits."""
         batch = self._batch
         if isinstance(batch, LeasedBatch):
-            rest = len(self._ahead) + len(list(self._pairs))
+            rest = len(self._items) + sum(len(data) for data, _ in self._portions)
             copy = batch._copy_from(len(batch) - rest)
             self._forget()
             if rest:
-                self.keep(copy)
+                self._take(copy)
 
     def _forget(self) -> None:
         batch, self._batch = self._batch, None
-        self._pairs = _NOTHING
-        self._ahead = []
+        self._portions = _NO_PORTIONS
+        self._items = ()
         if batch is not None:
             batch.release()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, product, repeat
+from itertools import chain, product, repeat, starmap
 from typing import Any, overload
 
 from aiorecv._addresses import Address, AddressTable
-from aiorecv._batch import PacketBatch, Pair, released_error
+from aiorecv._batch import PacketBatch, Pair, Portion, released_error
 from aiorecv._packet import Details, Metadata, details
 from aiorecv._payloads import (
     AT_ONCE_BYTES,
@@ -55,11 +55,9 @@ class LeasedBatch(PacketBatch):
             return zip(data, self._message_senders(slab), strict=True)
         if self._count == 1:
             return iter([(slab.buffer[: self.nbytes], self._senders.one(slab.peers[0]))])
-        if read & TRAINS:
-            return chain.from_iterable(self._by_train())
-        if self.nbytes <= AT_ONCE_BYTES:
+        if self.nbytes <= AT_ONCE_BYTES and not read & TRAINS:
             return zip(mixed(slab, read), self._message_senders(slab), strict=True)
-        return chain.from_iterable(self._by_portion())
+        return chain.from_iterable(starmap(_pairs, self._portions()))
 
     @overload
     def __getitem__(self, index: int) -> Pair: ...
@@ -117,21 +115,6 @@ class LeasedBatch(PacketBatch):
             raise released_error()
         return slab
 
-    def _empty_at_end(self) -> int:
-        """How many packets at the end have neither bytes nor ancillary data."""
-        core = self._live().core
-        left = self._received
-        while left and not core.lengths[left - 1] and not core.controls[left - 1]:
-            left -= 1
-        return self._received - left
-
-    def _drop_last(self, empty: int) -> None:
-        """Leave out so many empty packets at the end; some are left."""
-        self._count -= empty
-        self._read -= empty
-        if self._received == 1:
-            self._read |= ONE_PEER
-
     def _laid_out(self) -> Layout:
         slab = self._live()
         if self._layout is None:
@@ -157,16 +140,31 @@ class LeasedBatch(PacketBatch):
             return [self._senders.one(slab.peers[0])] * self._received
         return self._senders.many(slab.peers[: self._received].tolist())
 
-    def _by_train(self) -> Iterator[Iterator[Pair]]:
+    def _portions(self) -> Iterator[Portion]:
         slab = self._live()  # again: this begins when the first packet is asked for
-        cut = trains(slab, self._read)
-        for sender, data in zip(self._message_senders(slab), cut, strict=True):
-            yield product(data, (sender,))
-            self._live()  # before the next train is cut
+        read = self._read
+        cut = cutter(slab, read)
+        if cut is not None:
+            yield cut(slab.buffer), self._different_senders(slab)
+        elif read & TRAINS:
+            for sender, data in zip(self._message_senders(slab), trains(slab, read), strict=True):
+                yield data, (sender,)
+                self._live()  # before the next train is cut
+        else:
+            senders = self._different_senders(slab)
+            start = 0
+            for some in portions(slab, read):
+                stop = start + len(some)
+                yield some, senders[start:stop] if len(senders) > 1 else senders
+                self._live()  # before the next ones are cut
+                start = stop
 
-    def _by_portion(self) -> Iterator[Iterator[Pair]]:
-        slab = self._live()  # the same
-        senders = iter(self._message_senders(slab))
-        for data in portions(slab, self._read):
-            yield zip(data, senders, strict=False)  # which takes no sender too many
-            self._live()  # before the next ones are cut
+    def _different_senders(self, slab: Slab) -> Sequence[Address]:
+        """The address that all messages came from, or that of each."""
+        if self._read & ONE_PEER:
+            return (self._senders.one(slab.peers[0]),)
+        return self._message_senders(slab)
+
+
+def _pairs(data: Sequence[bytes], senders: Sequence[Address]) -> Iterator[Pair]:
+    return product(data, senders) if len(senders) == 1 else zip(data, senders, strict=True)

@@ -4,24 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from typing import TYPE_CHECKING
 
 from aiorecv._addresses import AddressTable
+from aiorecv._destinations import Destinations
+from aiorecv._native._core import ffi, lib
 from aiorecv._slabs import SlabPool
+
+if TYPE_CHECKING:
+    from aiorecv._native._core import OutboxStruct
 
 # How often free slabs are looked at: one not lent for a whole round goes back to the system.
 _AGE_EVERY = 0.5
 
 
 class Memory:
-    """What the receivers of one event loop share: slabs, and the numbers of their peers."""
+    """What the receivers and senders of one loop share: slabs, headers, numbers of addresses."""
 
-    __slots__ = ("__weakref__", "_loop", "peers", "pool")
+    __slots__ = ("__weakref__", "_destinations", "_loop", "_outbox", "peers", "pool")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         # Weak: the loop's memory is kept by the loop, not the other way round.
         self._loop = weakref.ref(loop)
         self.pool = SlabPool(self._warmed)
         self.peers = AddressTable()
+        self._destinations: dict[int, Destinations] = {}
+        self._outbox: OutboxStruct | None = None
+
+    @property
+    def outbox(self) -> OutboxStruct:
+        """Headers for one send: it is one call, so that no sender needs any of its own."""
+        if self._outbox is None:
+            outbox = lib.aiorecv_outbox_new()
+            if outbox == ffi.NULL:
+                raise MemoryError("no memory for the headers of packets to send")
+            self._outbox = ffi.gc(outbox, lib.aiorecv_outbox_free)
+        return self._outbox
+
+    def destinations(self, family: int) -> Destinations:
+        """The addresses of this family that senders have sent to."""
+        if family not in self._destinations:
+            self._destinations[family] = Destinations(family)
+        return self._destinations[family]
 
     def _warmed(self) -> None:
         loop = self._loop()

@@ -150,6 +150,11 @@ def gro_forbidden() -> bool:
     return os.environ.get("AIORECV_GRO") == "0"
 
 
+def gso_forbidden() -> bool:
+    """Whether the environment turns GSO off, for kernels or drivers where it is broken."""
+    return os.environ.get("AIORECV_GSO") == "0"
+
+
 def portable_wanted() -> bool:
-    """Whether the environment asks for ``recvmsg`` in the place of ``recvmmsg``."""
+    """Whether the environment asks for ``recvmsg`` and ``sendmsg``, a message each."""
     return os.environ.get("AIORECV_PORTABLE") == "1"

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from io import BytesIO
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from struct import Struct
 from typing import Any
 
@@ -26,12 +26,21 @@ TRAINS = lib.AIORECV_TRAINS
 SLOTS_SHIFT = lib.AIORECV_SLOTS_SHIFT
 BYTES_SHIFT = lib.AIORECV_BYTES_SHIFT
 
+
+def is_full(read: int) -> bool:
+    """Whether a read filled every slot it offered."""
+    return read & RECEIVED_MASK == read >> SLOTS_SHIFT & RECEIVED_MASK
+
+
 # Fewer packets are sliced: a cutter for each of their many lengths would only crowd the others out.
 _CUT_FROM = 4
 _MOST_CUTTERS = 256
 
 # Fewer packets of several sizes are not worth packing.
 _PACK_FROM = 8
+
+# Packets of several sizes that become ``bytes`` together: few, so that the next take their memory.
+_PORTION = 32
 
 # What is copied at once, at most: a usual window of MTU-sized packets.
 AT_ONCE_BYTES = 1 << 18
@@ -99,6 +108,11 @@ def _cut_each(slab: Slab, start: int, stop: int) -> list[bytes]:
 def portions(slab: Slab, read: int) -> Iterator[list[bytes]]:
     """The bytes of a read without trains, some messages at a time; the caller has the lease."""
     received, nbytes = read & RECEIVED_MASK, read >> BYTES_SHIFT
+    if nbytes <= AT_ONCE_BYTES:
+        packed = iter(mixed(slab, read))
+        while some := list(islice(packed, _PORTION)):
+            yield some
+        return
     step = max(received * AT_ONCE_BYTES // nbytes, 1)
     for start in range(0, received, step):
         yield _cut_each(slab, start, min(start + step, received))

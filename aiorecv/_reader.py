@@ -16,9 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from aiorecv._batch import PacketBatch
 from aiorecv._options import ReceiveOptions, window_slots
-from aiorecv._payloads import BYTES_SHIFT, RECEIVED_MASK
+from aiorecv._payloads import BYTES_SHIFT, RECEIVED_MASK, is_full
 from aiorecv._sources import HungUpError, MessageSource
 from aiorecv._statistics import ReceiverStatistics
 from aiorecv._window import WindowPolicy
@@ -94,9 +93,6 @@ class Owner(Protocol):
     def close(self) -> None:
         """An error that can't heal has ended the reader."""
 
-    def keep(self, batch: PacketBatch) -> None:
-        """This batch was read, but its policy failed: it comes with the next call."""
-
 
 class Reader:
     """Reads a source by a window of slots."""
@@ -144,8 +140,10 @@ class Reader:
         # When asking at once begins to be worth it: now, as packets may be there already.
         self.try_at = 0.0
 
-    def read(self, now: float, polled: bool) -> PacketBatch | None:
-        """One read, or None if nothing is there.
+    def read(self, polled: bool) -> int:
+        """One read in one number, to be taken from the source at once; 0 if nothing is there.
+
+        Whoever has taken it says so by ``note()``.
 
         Raises:
             OSError: If ``on_error`` does not take it, or it can't heal: then the reader has ended.
@@ -154,16 +152,14 @@ class Reader:
         slots = self.window.slots
         if slots != self.slots:
             slots = self.follow_window()
-        batch: PacketBatch | None
         try:
-            batch = self.source.read(slots, polled)
+            return self.source.read(slots, polled)
         except (OSError, HungUpError) as error:
-            batch = self._read_behind(error, polled)
-        if batch is None:
-            self.try_at = now + _RETRY_AFTER
-            return None
-        received = batch._read & RECEIVED_MASK
-        if received < slots:
+            return self._read_behind(error, polled)
+
+    def note(self, read: int, now: float, polled: bool) -> None:
+        """Draw the conclusions from a read, and tell the policy; raises what that does."""
+        if not is_full(read):
             # The socket is drained; asking again would only buy an EAGAIN (410 ns).
             self.try_at = now + _RETRY_AFTER
         else:
@@ -171,14 +167,11 @@ class Reader:
             if now >= self._look_at:
                 self._look_at = now + _LOOK_EVERY
                 self._warn_of_drops()
-        owner = self.owner  # which it has no more, if the policy closes the receiver
-        try:
-            self._record(received=received, polled=polled, nbytes=batch._read >> BYTES_SHIFT)
-        except BaseException:
-            if owner is not None:
-                owner.keep(batch)
-            raise
-        return batch
+        self._record(received=read & RECEIVED_MASK, polled=polled, nbytes=read >> BYTES_SHIFT)
+
+    def note_nothing(self, now: float) -> None:
+        """Nothing came."""
+        self.try_at = now + _RETRY_AFTER
 
     def ask_again(self) -> None:
         """Packets may be there: whoever asks next shall not wait."""
@@ -223,18 +216,18 @@ class Reader:
             receive_buffer_size=source.receive_buffer_size,
         )
 
-    def _read_behind(self, error: OSError | HungUpError, polled: bool) -> PacketBatch | None:
+    def _read_behind(self, error: OSError | HungUpError, polled: bool) -> int:
         """Report an error, and read what the kernel has queued behind it."""
         for _ in range(_ERRORS_A_TURN):
             self._report(error)
             if self.ended:
-                return None
+                return 0
             try:
                 return self.source.read(self.slots, polled)
             except (OSError, HungUpError) as another:
                 error = another
         self._report(error)
-        return None
+        return 0
 
     def end(self) -> None:
         """No read comes after this: look at the drops once more."""

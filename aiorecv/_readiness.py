@@ -27,6 +27,7 @@ class Readiness:
     """
 
     __slots__ = (
+        "_direct",
         "_epoll",
         "_fd",
         "_loop",
@@ -65,6 +66,7 @@ class Readiness:
             ) from None
         self._loop = loop
         self._fd = fd
+        self._direct: Callable[[], object] | None = None
         self._epoll: select.epoll | None = None
         self._registered = False
         # asyncio's own loops report an error as readability. uvloop's handle dies of it in
@@ -77,6 +79,16 @@ class Readiness:
         self.waiting = None
         self.unheard = unheard
         self.fruitless = 0
+
+    def watch(self, readable: Callable[[], object]) -> None:
+        """Have the loop itself call ``readable``, until ``unwatch()``: a call less each time."""
+        self._direct = readable
+        self.wait(readable)
+
+    def unwatch(self) -> None:
+        """Leave the descriptor alone until watched again."""
+        self.waiting = None
+        self._unregister()
 
     def wait(self, waiting: Callable[[], object]) -> None:
         """Call ``waiting`` whenever the descriptor is readable, until ``waiting`` is set None."""
@@ -123,7 +135,7 @@ class Readiness:
         if self._may_nest and self._epoll is None and lib.aiorecv_can_fail(self._fd):
             self._nest()
         if not self._registered:
-            self._loop.add_reader(self._watched(), self._fired)
+            self._loop.add_reader(self._watched(), self._direct or self._fired)
             self._registered = True
 
     def _watched(self) -> int:

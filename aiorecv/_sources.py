@@ -14,12 +14,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from aiorecv._addresses import AddressTable
+from aiorecv._batch import Pair
 from aiorecv._leases import LeasedBatch
 from aiorecv._native._core import ffi, lib
 from aiorecv._options import portable_wanted
 from aiorecv._packet import Metadata
+from aiorecv._payloads import BYTES_SHIFT, ONE_PEER, RECEIVED_MASK, is_full
 from aiorecv._rights import RightsBatch
-from aiorecv._slabs import SlabPool
+from aiorecv._slabs import Slab, SlabPool
 from aiorecv._statistics import KernelDrops
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class MessageSource:
         "_memory",
         "_metadata",
         "_peers",
+        "_slab",
         "_stacks",
         "core",
         "on_close",
@@ -77,11 +80,14 @@ class MessageSource:
         self._metadata = metadata
         self._drops = KernelDrops(sock)
         self._memory = memory
+        self._slab: Slab  # of a read that nobody has taken yet
         self._stacks = memory.pool.stacks(slot_size)
         self._use_peers(memory.peers)
 
-    def read(self, slots: int, polled: bool) -> LeasedBatch | None:
-        """What is queued, up to ``slots`` messages; None if nothing is.
+    def read(self, slots: int, polled: bool) -> int:
+        """What is queued, up to ``slots`` messages, as a read in one number; 0 if nothing is.
+
+        Whoever asks takes it at once, by ``batch`` or ``packet``.
 
         Raises:
             OSError: What the kernel reports, recvmmsg(2).
@@ -93,15 +99,31 @@ class MessageSource:
         slab = stack.pop() if stack else self._memory.pool.make(slots, self.slot_size)
         read = _receive(self.core, slab.core, -slots if polled else slots)
         if read > 0:
-            slab.holder = self
-            return self._make_batch(slab, self._peers, read, polled, self._metadata)
+            self._slab = slab
+            return read
         slab.give()
         if read == -errno.EAGAIN:
-            return None
+            return 0
         if read == -lib.AIORECV_PEERS_FULL:
             self._renew_peers()
             return self.read(slots, polled)
         raise OSError(-read, os.strerror(-read))
+
+    def batch(self, read: int, polled: bool) -> LeasedBatch:
+        """The last read as a batch, which has its slab from now on."""
+        slab = self._slab
+        slab.holder = self
+        return self._make_batch(slab, self._peers, read, polled, self._metadata)
+
+    def packet(self, read: int) -> Pair:
+        """The last read, if it is a single datagram: for those who need no batch of it."""
+        slab = self._slab
+        number = slab.peers[0]
+        known = self._peers.known
+        addr = known[number] if number < len(known) else self._peers.one(number)
+        data = slab.buffer[: read >> BYTES_SHIFT]
+        slab.give()
+        return data, addr
 
     def close(self) -> None:
         """Close the descriptor, and undo what opening did elsewhere."""
@@ -158,23 +180,34 @@ class SeqpacketSource(MessageSource):
 
     __slots__ = ()
 
-    def read(self, slots: int, polled: bool) -> LeasedBatch | None:
+    def read(self, slots: int, polled: bool) -> int:
         """The same; empty packets of a peer that has hung up are its end.
 
         Raises:
             HungUpError: At that end.
             OSError: What the kernel reports.
         """
-        batch = super().read(slots, polled)
-        empty = 0 if batch is None else batch._empty_at_end()
-        if batch is None or not empty or not lib.aiorecv_hung_up(self.core.fd):
-            return batch
+        read = super().read(slots, polled)
+        empty = self._empty_at_end(read & RECEIVED_MASK)
         core = self.core
+        if not empty or not lib.aiorecv_hung_up(core.fd):
+            return read
         core.packets -= empty
-        core.full_reads -= batch.full
-        if empty < len(batch):
-            batch._drop_last(empty)
-            return batch
+        core.full_reads -= is_full(read)
+        read -= empty
+        if read & RECEIVED_MASK:
+            return read | ONE_PEER if read & RECEIVED_MASK == 1 else read
+        self._slab.give()
         core.reads -= 1
         core.polled_reads -= polled
         raise HungUpError
+
+    def _empty_at_end(self, received: int) -> int:
+        """How many of the last messages have neither bytes nor ancillary data."""
+        left = received
+        while left:
+            core = self._slab.core
+            if core.lengths[left - 1] or core.controls[left - 1]:
+                break
+            left -= 1
+        return received - left

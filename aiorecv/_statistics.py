@@ -82,6 +82,29 @@ class ReceiverStatistics:
     """The kernel's receive buffer (SO_RCVBUF) in bytes, as it reports it: twice what was asked."""
 
 
+@attrs.frozen
+class SenderStatistics:
+    """What one sender, or endpoint, has sent since it was made. A snapshot, never live."""
+
+    packets: int
+    """Packets the kernel has taken."""
+
+    bytes: int
+    """Their payload bytes."""
+
+    calls: int
+    """System calls made, vain ones included: ``sendmmsg`` or ``sendmsg``."""
+
+    gso_sends: int
+    """Messages of more than one packet, which the kernel has split (UDP_SEGMENT)."""
+
+    errors: int
+    """Errors reported: packets that were refused, and what ICMP told of earlier ones."""
+
+    dropped: int
+    """Packets given to an endpoint that was closed, or that aborted before it could send them."""
+
+
 class KernelDrops:
     """What the kernel has dropped of a socket's queue since this object was made."""
 
@@ -107,15 +130,3 @@ class KernelDrops:
         except OSError:  # Linux before 4.12
             return 0
         return int.from_bytes(words[-_WORD:], sys.byteorder)
-
-
-@attrs.frozen
-class SenderStatistics:
-    """A stand-in."""
-
-    packets: int
-    bytes: int
-    calls: int
-    gso_sends: int
-    errors: int
-    dropped: int

@@ -1,4 +1,4 @@
-"""Transports: asyncio's datagram transports, fed by the engine of receivers. In the endpoint's room.
+"""Transports: asyncio's datagram transports, fed as receivers are. In the endpoint's room.
 
 A transport owns its socket. What it reads goes to the protocol through a ``Feed``; what it sends
 goes out at once, or waits in a buffer with asyncio's limits until the socket takes it.
@@ -18,6 +18,7 @@ from aiorecv._addresses import Address
 from aiorecv._batch import PacketBatch
 from aiorecv._engine import Engine
 from aiorecv._feed import Feed
+from aiorecv._memory import memory_of
 from aiorecv._outlet import Outlet
 from aiorecv._statistics import ReceiverStatistics, SenderStatistics
 from aiorecv._write_buffer import WriteBuffer
@@ -50,7 +51,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         remote: Address,
     ) -> None:
         sock = engine.reader.source.sock
-        outlet = Outlet(sock)
+        outlet = Outlet(sock, memory_of(engine.loop))
         extra = {
             "socket": TransportSocket(sock),
             "sockname": sock.getsockname(),
@@ -170,7 +171,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         if self._closing:
             self._dropped += len(packets)
             return
-        taken = 0 if self._buffer else self._outlet.many(packets, 0, None, self.error_received)
+        taken = 0 if self._buffer else self._outlet.many(packets, self.error_received)
         if taken < len(packets):
             self._keep(packets[taken:])
 
@@ -193,15 +194,21 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
 
     def _keep(self, packets: Sequence[tuple[Any, Address]]) -> None:
         """Send these when the socket takes them; what is kept can't change any more."""
-        kept = [(self._outlet.checked(data, addr), addr) for data, addr in packets]
+        kept = [(self._outlet.check(data, addr), addr) for data, addr in packets]
+        if self._closing:  # by a callback that heard of a packet before these
+            self._dropped += len(kept)
+            return
         if not self._buffer:
             self._context.run(self._loop.add_writer, self._fd, self._on_writable)
         self._buffer.add(kept)
 
     def _on_writable(self) -> None:
         packets = self._buffer.first(_PACKETS_A_TURN)
-        self._buffer.drop(self._outlet.many(packets, 0, None, self.error_received))
-        self._buffer.maybe_resume()  # the protocol may send more
+        taken = self._outlet.many(packets, self.error_received)
+        if self._lost:  # a callback that heard of a packet has aborted
+            return
+        self._buffer.drop(taken)
+        self._buffer.maybe_resume()  # the protocol may send more, or abort
         if not self._buffer and not self._lost:
             self._loop.remove_writer(self._fd)
             if self._closing:

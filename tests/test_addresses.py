@@ -18,7 +18,7 @@ from aiorecv._native._core import lib
 from aiorecv._options import gro_forbidden
 from aiorecv._sockets import UDP_GRO
 from aiorecv._sources import MessageSource
-from tests.helpers import LoopMemory, little_memory, open_source, sockaddr
+from tests.helpers import LoopMemory, little_memory, open_source, read_batch, sockaddr
 from tests.seam import Message, Seam, Step
 
 IPV4 = st.ip_addresses(v=4).map(str)
@@ -32,7 +32,7 @@ def read_from(names: list[bytes]) -> list[aiorecv.Address]:
     """The addresses that a batch gives for messages with these names."""
     with open_source(64) as source, Seam(source.core, 64) as seam:
         seam.play(Step([Message(b"x", name) for name in names]))
-        batch = source.read(len(names), False)
+        batch = read_batch(source, len(names), False)
         assert batch is not None
         return list(batch.addresses())
 
@@ -82,7 +82,7 @@ def test_addresses_are_those_of_recvfrom(hosts):
             sender.sendto(b"x", source.sock.getsockname())
             sender.sendto(b"x", twin.getsockname())
 
-        batch = source.read(8, False)
+        batch = read_batch(source, 8, False)
 
         assert batch is not None
         assert list(batch) == [twin.recvfrom(1) for _ in hosts]
@@ -125,7 +125,7 @@ def test_every_family_gives_the_addresses_of_recvfrom(exchange):
         for target in (source.sock, twin):
             sender.sendto(b"x", (host, target.getsockname()[1]))
 
-    batch = source.read(8, False)
+    batch = read_batch(source, 8, False)
 
     assert batch is not None
     expected = [twin.recvfrom(1)[1] for _ in senders]
@@ -172,7 +172,7 @@ def test_peers_have_one_number_each_whatever_their_names(names):
     names = [name[: lib.AIORECV_NAME_SIZE] for name in names]
     with open_source(64) as source, Seam(source.core, 64) as seam:
         seam.play(Step([Message(b"x", name) for name in names]))
-        batch = source.read(len(names), False)
+        batch = read_batch(source, len(names), False)
         assert batch is not None
 
         numbers = batch._slab.core.peers[0 : len(names)]
@@ -195,7 +195,7 @@ def test_more_peers_than_the_table_holds_keep_their_addresses():
         for start in range(0, total, slots):
             part = peers[start : start + slots]
             seam.play(Step([Message(b"x", sockaddr(*peer)) for peer in part]))
-            batch = source.read(slots, False)
+            batch = read_batch(source, slots, False)
             assert batch is not None
             kept.append((batch, part))
             if memory.peers is not tables[-1]:
@@ -240,6 +240,6 @@ def ports_read(source: MessageSource, start: int) -> list[int]:
     with Seam(source.core, 64) as seam:
         ports = range(start, start + 1024)
         seam.play(Step([Message(b"x", sockaddr("10.1.0.1", port)) for port in ports]))
-        batch = source.read(1024, False)
+        batch = read_batch(source, 1024, False)
         assert batch is not None
         return [addr[1] for addr in batch.addresses() if isinstance(addr, tuple)]

@@ -13,7 +13,7 @@ import pytest
 import aiorecv
 from aiorecv import PacketBatch, _leases, _payloads
 from aiorecv._sources import MessageSource
-from tests.helpers import UDP_GRO, UDP_SEGMENT, LoopMemory, open_source, send
+from tests.helpers import UDP_GRO, UDP_SEGMENT, LoopMemory, open_source, read_batch, send
 
 BYTES_0_TO_255 = bytes(range(256))
 LARGEST = bytes(number % 253 for number in range(65_507))
@@ -92,7 +92,7 @@ def batch(
     """The traffic, twice so that trains have neighbours, as one read or as a copy of it."""
     traffic.send(senders)
     traffic.send(senders)
-    batch = source.read(1024, False)
+    batch = read_batch(source, 1024, False)
     assert batch is not None
     for _ in range(request.param.count("copy")):
         batch = batch.copy()
@@ -167,7 +167,7 @@ def test_gro_glues_what_was_sent_as_a_train_and_the_batch_does_not_show_it(sourc
 def test_releasing_amid_a_train_batch_stops_its_iteration(source, senders):
     Traffic("", train(10, 3), 10).send(senders)
     Traffic("", train(10, 3), 10).send(senders)
-    batch = source.read(8, False)
+    batch = read_batch(source, 8, False)
     glued = batch._received == 2
     seen = []
 
@@ -193,7 +193,7 @@ def test_datagram_larger_than_a_slot_is_cut_and_marked_with_its_length_on_the_wi
         for size in (100, 101, 5000, 0):
             sender.send((BYTES_0_TO_255 * 20)[:size])
 
-        batch = source.read(8, False)
+        batch = read_batch(source, 8, False)
 
         assert batch is not None
         for given in (batch, batch.copy()):
@@ -224,7 +224,7 @@ def test_more_lengths_than_are_remembered_all_come_out_right(source, senders):
     for length in range(300):
         for _ in range(4):
             sender.send(b"x" * length)
-        with source.read(4, False) as batch:
+        with read_batch(source, 4, False) as batch:
             assert list(batch.payloads()) == [b"x" * length] * 4
 
 
@@ -237,7 +237,7 @@ def test_a_batch_of_many_bytes_is_cut_in_portions_and_in_order(source, senders, 
         sender.send(data)
         sent.append((data, sender.getsockname()))
 
-    with source.read(64, False) as batch:
+    with read_batch(source, 64, False) as batch:
         assert list(batch) == sent
 
 
@@ -250,7 +250,7 @@ def test_many_equal_packets_of_many_bytes_are_cut_in_portions_too(source, sender
         sender.send(bytes([number]) * 1000)
         sent.append((bytes([number]) * 1000, sender.getsockname()))
 
-    with source.read(64, False) as batch:
+    with read_batch(source, 64, False) as batch:
         assert list(batch) == sent
         assert list(batch.payloads()) == [data for data, _ in sent]
         pairs = iter(batch)

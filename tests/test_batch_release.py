@@ -12,7 +12,7 @@ import pytest
 import aiorecv
 from aiorecv import PacketBatch, _leases, _payloads
 from aiorecv._sources import MessageSource
-from tests.helpers import open_source
+from tests.helpers import open_source, read_batch
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def read(source: MessageSource, sender: socket.socket) -> Callable[..., PacketBa
     def send_and_read(*payloads: bytes, slots: int = 64, polled: bool = False) -> PacketBatch:
         for data in payloads:
             sender.send(data)
-        batch = source.read(slots, polled)
+        batch = read_batch(source, slots, polled)
         assert batch is not None
         return batch
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aiorecv._native._core import lib
 from tests import decoder_model as model
 from tests.decoder_model import control, gro
-from tests.helpers import open_source, sockaddr
+from tests.helpers import open_source, read_batch, sockaddr
 from tests.seam import Call, Message, Seam, Step
 
 SLOT = 512
@@ -44,7 +44,7 @@ def train(segment: int, size: int, **more: int) -> Message:
 def test_interrupted_calls_are_made_again(source, seam):
     seam.play(Step.fails(errno.EINTR), Step.fails(errno.EINTR), Step([Message(b"data", ALICE)]))
 
-    batch = source.read(2, False)
+    batch = read_batch(source, 2, False)
 
     assert batch is not None
     assert batch[:] == [(b"data", ("192.0.2.1", 9))]
@@ -55,7 +55,7 @@ def test_interrupted_calls_are_made_again(source, seam):
 def test_partial_count_takes_just_that_many(source, seam):
     seam.play(Step([Message(b"%d" % number, ALICE) for number in range(8)], result=3))
 
-    batch = source.read(8, False)
+    batch = read_batch(source, 8, False)
 
     assert batch is not None
     assert batch.payloads() == [b"0", b"1", b"2"]
@@ -65,7 +65,7 @@ def test_partial_count_takes_just_that_many(source, seam):
 def test_count_above_the_window_is_cut_to_it(source, seam):
     seam.play(Step([Message(b"%d" % number, ALICE) for number in range(4)], result=9))
 
-    batch = source.read(4, False)
+    batch = read_batch(source, 4, False)
 
     assert batch is not None
     assert list(batch.payloads()) == [b"0", b"1", b"2", b"3"]
@@ -76,7 +76,7 @@ def test_count_above_the_window_is_cut_to_it(source, seam):
 def test_nothing_there_is_no_read(source, seam, nothing):
     seam.play(nothing)
 
-    assert source.read(4, True) is None
+    assert read_batch(source, 4, True) is None
 
     core = source.core
     assert (core.reads, core.polled_reads, core.empty_reads, core.rearmed) == (0, 0, 1, 0)
@@ -87,8 +87,8 @@ def test_error_is_the_kernels_own_and_costs_no_slab(source, seam, error):
     seam.play(Step.fails(error), Step([Message(b"behind", ALICE)]))
 
     with pytest.raises(OSError, match=r".") as raised:
-        source.read(4, False)
-    batch = source.read(4, False)
+        read_batch(source, 4, False)
+    batch = read_batch(source, 4, False)
 
     assert raised.value.errno == error
     assert batch is not None
@@ -105,7 +105,7 @@ def test_every_call_offers_just_the_window_and_never_waits(windows):
         seam.play(*[Step([Message(b"x", ALICE)] * min(count, 3)) for count in counts])
 
         for slots, polled, _ in windows:
-            source.read(slots, polled)
+            read_batch(source, slots, polled)
 
         flags = socket.MSG_DONTWAIT | socket.MSG_TRUNC
         assert seam.calls == [Call(slots, flags, False, 0) for slots, _, _ in windows]
@@ -116,7 +116,7 @@ def test_just_the_headers_that_were_used_are_armed_again(source, seam):
     seam.play(*steps)
 
     for _ in steps:
-        source.read(8, False)
+        read_batch(source, 8, False)
 
     assert source.core.rearmed == 8 + 1 + 0 + 5 + 8
     assert [call.unarmed for call in seam.calls] == [0] * 5
@@ -142,7 +142,7 @@ def test_length_beyond_the_slot_never_reads_beyond_it(source, seam, length, flag
     whole = bytes(range(256)) * 2
     seam.play(Step([Message(whole + b"beyond", ALICE, flags=flags, length=length)] * 2))
 
-    batch = source.read(2, False)
+    batch = read_batch(source, 2, False)
 
     assert batch is not None
     told = length if flags else 512
@@ -155,7 +155,7 @@ def test_length_beyond_the_slot_never_reads_beyond_it(source, seam, length, flag
 def test_name_longer_than_its_room_is_cut(source, seam):
     seam.play(Step([Message(b"a", ALICE, name_size=0xFFFF), Message(b"b", ALICE)]))
 
-    batch = source.read(2, False)
+    batch = read_batch(source, 2, False)
 
     assert batch is not None
     assert batch.addresses()[0] == ("192.0.2.1", 9)
@@ -164,7 +164,7 @@ def test_name_longer_than_its_room_is_cut(source, seam):
 def test_message_without_a_name_has_no_address_also_after_one_with(source, seam):
     seam.play(Step([Message(b"a", ALICE), Message(b"b"), Message(b"c"), Message(b"d", ALICE)]))
 
-    batch = source.read(4, False)
+    batch = read_batch(source, 4, False)
 
     assert batch is not None
     assert list(batch.addresses()) == [("192.0.2.1", 9), None, None, ("192.0.2.1", 9)]
@@ -179,7 +179,7 @@ def test_train_of_any_number_of_segments_is_split(source, seam, count, last):
     length = 2 * (count - 1) + last
     seam.play(Step([train(2, length), Message(b"", BOB)]))
 
-    batch = source.read(2, False)
+    batch = read_batch(source, 2, False)
 
     assert batch is not None
     payload = train(2, length).payload
@@ -193,7 +193,7 @@ def test_train_of_any_number_of_segments_is_split(source, seam, count, last):
 def test_segment_that_splits_nothing_leaves_a_plain_datagram(source, seam, segment):
     seam.play(Step([train(segment, 100)]))
 
-    batch = source.read(1, False)
+    batch = read_batch(source, 1, False)
 
     assert batch is not None
     assert batch.payloads()[0] == train(segment, 100).payload
@@ -218,7 +218,7 @@ def test_ancillary_data_that_makes_no_sense_splits_nothing(source, seam, data, s
     message = Message(b"0123456789abcdef", ALICE, data, socket.MSG_CTRUNC, control_size=size)
     seam.play(Step([message]))
 
-    batch = source.read(1, False)
+    batch = read_batch(source, 1, False)
 
     assert batch is not None
     assert batch.payloads()[0] == b"0123456789abcdef"
@@ -231,7 +231,7 @@ def test_segment_size_is_found_behind_other_items_and_in_full_room(source, seam)
         Step([Message(b"abcde", ALICE, room), Message(b"fghij", BOB, room, control_size=1 << 31)])
     )
 
-    batch = source.read(2, False)
+    batch = read_batch(source, 2, False)
 
     assert batch is not None
     assert list(batch.payloads()) == [b"abc", b"de", b"fgh", b"ij"]
@@ -241,7 +241,7 @@ def test_segment_size_is_found_behind_other_items_and_in_full_room(source, seam)
 def test_segment_size_of_a_message_before_is_not_taken_again(source, seam):
     seam.play(Step([train(3, 9)]), Step([Message(b"abcdefghi", ALICE)]))
 
-    first, second = source.read(1, False), source.read(1, False)
+    first, second = read_batch(source, 1, False), read_batch(source, 1, False)
 
     assert first is not None
     assert second is not None
@@ -252,7 +252,7 @@ def test_segment_size_of_a_message_before_is_not_taken_again(source, seam):
 def test_cut_train_keeps_its_whole_segments_and_marks_the_last(source, seam, segment):
     seam.play(Step([train(segment, 512, flags=socket.MSG_TRUNC, length=1300)]))
 
-    batch = source.read(1, False)
+    batch = read_batch(source, 1, False)
 
     assert batch is not None
     packets = model.packets_of(batch)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aiorecv import Address, PacketBatch
 from tests import decoder_model as model
 from tests.decoder_model import control, gro
-from tests.helpers import UDP_GRO, open_source, sockaddr
+from tests.helpers import UDP_GRO, open_source, read_batch, sockaddr
 from tests.seam import Message, Seam, Step
 
 if TYPE_CHECKING:
@@ -99,12 +99,12 @@ def test_any_script_is_decoded_as_the_model_says(script):
             expected = model.read(steps, PEERS, slots, SLOT)
             if isinstance(expected, model.Read):
                 brought.append((expected, polled))
-                check(source.read(slots, polled), expected, slots, polled)
+                check(read_batch(source, slots, polled), expected, slots, polled)
             elif expected == errno.EAGAIN:
-                assert source.read(slots, polled) is None
+                assert read_batch(source, slots, polled) is None
             else:
                 with pytest.raises(OSError, match=r".") as raised:
-                    source.read(slots, polled)
+                    read_batch(source, slots, polled)
                 assert raised.value.errno == expected
 
         assert seam.finished

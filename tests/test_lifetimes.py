@@ -21,7 +21,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 import aiorecv
 from aiorecv import PacketBatch
 from aiorecv._slabs import Slab
-from tests.helpers import LoopMemory, open_source, send
+from tests.helpers import LoopMemory, open_source, read_batch, send
 
 SLOT = 128
 
@@ -98,7 +98,7 @@ class Lifetimes(RuleBasedStateMachine):
             self.number += 1
             sent.append((b"%d." % self.number * SLOT)[:size])
             self.sender.send(sent[-1])
-        batch = self.source.read(len(sizes), False)
+        batch = read_batch(self.source, len(sizes), False)
         assert batch is not None
         assert batch._slab is not None
         held = Held(batch, batch._slab, sent)
@@ -188,13 +188,13 @@ def test_free_slabs_are_equal_after_many_batches():
             for slots in (1, 2, 3, 8, 64):
                 sender.send(b"x")
                 with contextlib.ExitStack() as stack:
-                    batch = source.read(slots, False)
+                    batch = read_batch(source, slots, False)
                     assert batch is not None
                     stack.enter_context(batch)
                     views = batch.views() if slots % 2 else []
                     assert len(views) == slots % 2
                 del views, batch
-                assert source.read(slots, True) is None
+                assert read_batch(source, slots, True) is None
 
         round_of_batches()
         before = sorted(map(id, memory.free(SLOT)))
@@ -311,7 +311,7 @@ def test_a_batch_in_a_cycle_of_garbage_gives_back_memory_that_is_still_mapped():
     with open_source() as source:
         for number in range(50):
             send(_Bound(source.sock.getsockname()), b"packet %d" % number)
-            batch = source.read(4, False)
+            batch = read_batch(source, 4, False)
             assert batch is not None
             assert batch.payloads() == (b"packet %d" % number,)
             cycle: list[object] = [batch]

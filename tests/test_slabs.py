@@ -9,7 +9,7 @@ import gc
 import pytest
 
 from aiorecv._slabs import SlabPool
-from tests.helpers import LoopMemory, little_memory, open_source, send
+from tests.helpers import LoopMemory, little_memory, open_source, read_batch, send
 
 SLOT = 128
 
@@ -58,7 +58,7 @@ def test_slab_that_was_used_last_is_lent_first():
     second.give()
 
     with open_source(SLOT, memory) as source:
-        assert source.read(1, False) is None
+        assert read_batch(source, 1, False) is None
 
     assert memory.pool.stacks(SLOT)[1] == [first, second]
     assert second.stamp == memory.pool.now

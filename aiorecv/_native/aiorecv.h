@@ -26,6 +26,9 @@ enum {
     AIORECV_SLOTS_SHIFT = 14,
     AIORECV_BYTES_SHIFT = 25,
 
+    AIORECV_MAX_SENDS = 64,            /* packets of one send; UDP_MAX_SEGMENTS is no less */
+    AIORECV_NO_NAME = AIORECV_MAX_PEERS, /* the socket is connected */
+
     AIORECV_SCM_RIGHTS = 1,
     AIORECV_SCM_PIDFD = 4,
 
@@ -107,6 +110,35 @@ struct aiorecv_receiver {
     uint64_t rearmed; /* headers made ready again: equals the messages received */
 };
 
+/* Packets of one send, which whoever calls fills in; one serves all senders of a loop. */
+struct aiorecv_outbox {
+    const uint8_t *data[AIORECV_MAX_SENDS]; /* the caller keeps them alive during the call */
+    uint32_t lengths[AIORECV_MAX_SENDS];
+    uint32_t names[AIORECV_MAX_SENDS]; /* numbers in the sender's peers, or AIORECV_NO_NAME */
+    struct aiorecv_headers *headers;   /* built once */
+};
+
+/* A local address to send from: AF_INET or AF_INET6, as inet_pton(3) writes it. */
+struct aiorecv_source {
+    int32_t family;
+    uint8_t address[16];
+};
+
+/* One sender's descriptor and what it has counted. */
+struct aiorecv_sender {
+    int fd;
+    int gso;      /* not 0: equal packets to one peer go as one UDP GSO message */
+    int portable; /* not 0: a sendmsg loop, since sendmmsg is missing or forbidden */
+    /* sendmmsg(2) and sendmsg(2); fields so that a test can put faults in their place */
+    int (*sendmmsg)(int fd, struct mmsghdr *messages, unsigned int count, int flags);
+    ssize_t (*sendmsg)(int fd, const struct msghdr *message, int flags);
+    struct aiorecv_peers *peers; /* the names that packets go to */
+    uint64_t packets;
+    uint64_t bytes;
+    uint64_t calls;
+    uint64_t gso_sends; /* messages of more than one packet */
+};
+
 /*
  * Make a slab of up to AIORECV_MAX_SLOTS slots with all its headers, or return NULL with errno.
  * Pages are touched when a packet first reaches them.
@@ -156,3 +188,23 @@ int aiorecv_hung_up(int fd);
 
 /* Whether `fd` can report errors: it is connected, or asks for them by IP_RECVERR. */
 int aiorecv_can_fail(int fd);
+
+/* Make the headers of one send, or return NULL with errno. */
+struct aiorecv_outbox *aiorecv_outbox_new(void);
+void aiorecv_outbox_free(struct aiorecv_outbox *outbox);
+
+/* Set up a sender for `fd` with the system's own calls. */
+void aiorecv_sender_init(struct aiorecv_sender *sender, int fd);
+
+/*
+ * Send the outbox's packets from number `first` to before `end`, without blocking; from `source`,
+ * unless that is NULL. Returns how many were sent, at least one, or -errno (-EAGAIN: the socket is
+ * full): an error is always that of packet `first`. GSO is given up for good where EIO or EINVAL
+ * refuse a run whose packets go by themselves.
+ */
+int aiorecv_send(struct aiorecv_sender *sender, struct aiorecv_outbox *outbox, uint32_t first,
+                 uint32_t end, const struct aiorecv_source *source);
+
+/* Send one packet to the peer of this number, or AIORECV_NO_NAME. Returns 0 or -errno. */
+int aiorecv_send_one(struct aiorecv_sender *sender, const uint8_t *data, size_t length,
+                     uint32_t name);

@@ -21,7 +21,7 @@ ffi.set_source(
     '#include "aiorecv.h"',
     sources=[
         str(HERE / name)
-        for name in ("slab.c", "peers.c", "ancillary.c", "descriptor.c", "receive.c")
+        for name in ("slab.c", "peers.c", "ancillary.c", "descriptor.c", "receive.c", "send.c")
     ],
     include_dirs=[str(HERE)],
     depends=[str(HERE / name) for name in ("aiorecv.h", "peers.h", "ancillary.h")],
