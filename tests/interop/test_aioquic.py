@@ -101,6 +101,7 @@ async def test_a_download_of_64_mib_by_http3_arrives_as_it_was(transports, confi
     async with connect(
         "127.0.0.1", port, configuration=client_configuration, create_protocol=Client
     ) as client:
+        assert isinstance(client, Client)
         client.get(b"/")
         await client.ended
     server.close()
