@@ -224,8 +224,8 @@ class Delivery:
         self._readiness.stop()
         if not self._loop.is_closed():
             self._wake()
-        for call in tuple(self._leaving or ()):
-            call()
+            for call in tuple(self._leaving or ()):
+                call()
 
     def when_left(self, call: Callable[[], object]) -> Callable[[], None]:
         """Have this called when reading ends; returns what takes that back."""

@@ -37,6 +37,10 @@ def encode(addr: Any, family: int) -> bytes:
         TypeError: If it is no address of this family.
         ValueError: If a part of it is out of bounds, or its host is a name.
     """
+    if family == socket.AF_NETLINK and addr is None:
+        return _NETLINK.pack(family, 0, 0)  # to the kernel, as without a name: netlink(7)
+    if addr is None:
+        raise ValueError("addr is None, but the socket is not connected: say to whom")
     if family in (socket.AF_INET, socket.AF_INET6):
         return _encode_ip(addr, family)
     if family == socket.AF_UNIX and isinstance(addr, str | bytes):
@@ -46,7 +50,12 @@ def encode(addr: Any, family: int) -> bytes:
             raise ValueError(f"addr={addr!r}: a path or an abstract name has at most 108 bytes")
         return name
     if family == socket.AF_NETLINK and isinstance(addr, tuple) and len(addr) == 2:
-        return _NETLINK.pack(family, *addr)
+        if not all(isinstance(number, int) for number in addr):
+            raise TypeError(f"addr is (pid: int, groups: int), not {addr!r}")
+        try:
+            return _NETLINK.pack(family, *addr)
+        except struct.error:
+            raise ValueError(f"addr={addr!r}: pid and groups have 32 bits") from None
     raise TypeError(f"addr={addr!r} is no address of {socket.AddressFamily(family).name}")
 
 
@@ -65,6 +74,8 @@ def _encode_ip(addr: Any, family: int) -> bytes:
         host = host or "::"
     host = _SPECIAL.get(host, host)
     try:
+        if "\0" in host:  # where the C library would stop reading
+            raise UnicodeError
         found: Any = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM, 0, flags)[0][4]
     except (socket.gaierror, UnicodeError):
         raise ValueError(
@@ -118,9 +129,15 @@ class Destinations:
 
     def _add(self, addr: Address) -> int:
         name = encode(addr, self._family)
+        key = addr
+        if isinstance(addr, tuple) and isinstance(addr[0], str) and "%" in addr[0]:
+            # Another interface may get the name of this one: looked up anew each time.
+            key = (name,)
+            if key in self.numbers:
+                return self.numbers[key]
         number = len(self.numbers)
         entry = self.core.entries[number]
         entry.size = len(name)
         ffi.memmove(entry.name, name, len(name))
-        self.numbers[addr] = number
+        self.numbers[key] = number
         return number

@@ -43,6 +43,13 @@ _OF_EARLIER = frozenset(
     }
 )
 
+# The shortest and the longest time between such looks, in seconds.
+_PAUSES = (0.001, 0.064)
+
+# ::ffff:0:0/96, where IPv6 sockets have IPv4 addresses: ipv6(7).
+_MAPPED = bytes(10) + b"\xff\xff"
+_KERNEL = (0, 0)
+
 
 class Outlet:
     """What sends on one socket of a loop, whoever owns it."""
@@ -164,7 +171,7 @@ class Outlet:
             raise TypeError("packets is a sequence of pairs, (data, addr) each") from None
         try:
             buffers = [*map(_exported, data)]
-        except TypeError:
+        except (TypeError, BufferError):
             buffers = [*map(_export, data)]  # which names the culprit
         try:
             numbers = [*map(self._numbers.__getitem__, addrs)]
@@ -198,6 +205,15 @@ class Outlet:
         return not reported and number in _OF_EARLIER
 
 
+def longer(pause: float) -> float:
+    """Seconds until the next look at a socket that is reported writable, and is full.
+
+    The kernel reports that of an AF_UNIX socket whose peer is full, if it is not connected to it:
+    whoever waited for the report alone would spin.
+    """
+    return min(max(2 * pause, _PAUSES[0]), _PAUSES[1])
+
+
 def _export(data: Any) -> Any:
     try:
         return _exported(data)
@@ -207,7 +223,6 @@ def _export(data: Any) -> Any:
         ) from None
 
 
-@lru_cache(maxsize=256)
 def source_of(address: str, family: int) -> SourceStruct:
     """A local address to send from.
 
@@ -219,18 +234,28 @@ def source_of(address: str, family: int) -> SourceStruct:
         raise ValueError(f"source={address!r}: only IP sockets send from one of several addresses")
     if not isinstance(address, str):
         raise TypeError(f"source is an address as a str, not {address!r}")
-    # An IPv6 socket sends from an IPv4 address too: to a mapped one.
-    for kind in (socket.AF_INET, socket.AF_INET6)[: 1 + (family == socket.AF_INET6)]:
-        mapped = address.removeprefix("::ffff:") if kind == socket.AF_INET else address
+    return _source(address, family)
+
+
+@lru_cache(maxsize=256)
+def _source(address: str, family: int) -> SourceStruct:
+    source: SourceStruct = ffi.new("struct aiorecv_source *")
+    source.family = family
+    try:
+        written = socket.inet_pton(family, address)
+    except (OSError, ValueError):
         try:
-            written = socket.inet_pton(kind, mapped)
+            written = socket.inet_pton(socket.AF_INET, address)
         except (OSError, ValueError):
-            continue
-        source: SourceStruct = ffi.new("struct aiorecv_source *")
-        source.family = kind
-        ffi.memmove(source.address, written, len(written))
-        return source
-    raise ValueError(f"source={address!r} is no address in numbers of the socket's family")
+            written = b""
+        # Mapped, since the kernel would pass over a plain one in silence if the peer is IPv6.
+        if not written or family == socket.AF_INET:
+            raise ValueError(
+                f"source={address!r} is no address in numbers of the socket's family"
+            ) from None
+        written = _MAPPED + written
+    ffi.memmove(source.address, written, len(written))
+    return source
 
 
 def _peer_name(sock: socket.socket) -> Address:
@@ -238,4 +263,5 @@ def _peer_name(sock: socket.socket) -> Address:
         name: Address = sock.getpeername()
     except OSError:
         return None
-    return name
+    # An unconnected netlink socket has the kernel for a peer, and still sends to others.
+    return None if sock.family == socket.AF_NETLINK and name == _KERNEL else name

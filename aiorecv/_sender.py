@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import select
 import socket
@@ -12,7 +13,7 @@ from typing import Any, TypeAlias
 from aiorecv._addresses import Address
 from aiorecv._errors import ReceiverClosedError
 from aiorecv._memory import memory_of
-from aiorecv._outlet import Outlet, source_of
+from aiorecv._outlet import Outlet, longer, source_of
 from aiorecv._receiver import Receiver
 from aiorecv._statistics import SenderStatistics
 
@@ -29,7 +30,7 @@ class Sender:
     A packet that the kernel refuses is left out, and the others are sent, in order.
     """
 
-    __slots__ = ("_lock", "_loop", "_on_error", "_outlet", "_receiver")
+    __slots__ = ("_lock", "_loop", "_on_error", "_outlet", "_receiver", "_sends")
 
     def __init__(
         self,
@@ -57,10 +58,14 @@ class Sender:
         self._receiver: Receiver | None = None
         sock = sock_or_receiver
         if isinstance(sock, Receiver):
+            if sock._loop is not self._loop:
+                raise RuntimeError("the receiver belongs to another event loop: send there")
             self._receiver = sock
             sock = sock.socket
         self._on_error = on_error
         self._lock = asyncio.Lock()
+        # Sends under way: between two of them the lock is free for a moment.
+        self._sends = 0
         self._check()
         self._outlet = Outlet(sock, memory_of(self._loop))
 
@@ -88,7 +93,7 @@ class Sender:
             RuntimeError: On another loop.
         """
         self._check()
-        if self._lock.locked():
+        if self._sends:
             return 0
         refusals: list[OSError] = []
         taken = self._send(packets, source, refusals)
@@ -105,18 +110,32 @@ class Sender:
         """
         self._check()
         refusals: list[OSError] = []
-        async with self._lock:
-            while True:
-                self._check()
-                packets = packets[self._send(packets, source, refusals) :]
-                if not packets:
-                    break
-                await self._writable()
+        self._sends += 1
+        try:
+            async with self._lock:
+                await self._send_all(packets, source, refusals)
+        finally:
+            self._sends -= 1
         _raise_first(refusals)
 
     def statistics(self) -> SenderStatistics:
         """What this sender has sent since it was made."""
         return self._outlet.statistics()
+
+    async def _send_all(
+        self, packets: _Packets, source: str | None, refusals: list[OSError]
+    ) -> None:
+        pause = 0.0
+        woken = False
+        while True:
+            self._check()
+            taken = self._send(packets, source, refusals)
+            packets = packets[taken:]
+            if not packets:
+                return
+            pause = longer(pause) if woken and not taken else 0.0
+            await self._room(pause)
+            woken = True
 
     def _send(self, packets: _Packets, source: str | None, refusals: list[OSError]) -> int:
         outlet = self._outlet
@@ -134,6 +153,7 @@ class Sender:
             self._loop.call_exception_handler(
                 {"message": "Exception in on_error", "exception": exc}
             )
+        self._check()  # it may have closed the receiver
 
     def _check(self) -> None:
         if asyncio._get_running_loop() is not self._loop:
@@ -141,26 +161,27 @@ class Sender:
         if self._receiver is not None and self._receiver._delivery.closed:
             raise ReceiverClosedError("the sender's receiver is closed")
 
-    async def _writable(self) -> None:
-        """Wait until the socket has room, or its receiver is closed."""
+    async def _room(self, pause: float) -> None:
+        """Wait until the socket has room, or so long; or until its receiver is closed."""
         waiter = self._loop.create_future()
 
         def wake() -> None:
             if not waiter.done():
                 waiter.set_result(None)
 
-        # In an epoll descriptor of its own: others may wait for the same socket, and a socket
-        # that is closed meanwhile leaves it by itself.
-        with select.epoll() as epoll:
-            epoll.register(self._outlet.sock.fileno(), select.EPOLLOUT)
-            self._loop.add_reader(epoll.fileno(), wake)
-            forget = None if self._receiver is None else self._receiver._delivery.when_left(wake)
-            try:
-                await waiter
-            finally:
-                self._loop.remove_reader(epoll.fileno())
-                if forget is not None:
-                    forget()
+        with contextlib.ExitStack() as stack:
+            if pause:
+                stack.callback(self._loop.call_later(pause, wake).cancel)
+            else:
+                # In an epoll descriptor of its own: others may wait for the same socket, and a
+                # socket that is closed meanwhile leaves it by itself.
+                epoll = stack.enter_context(select.epoll())
+                epoll.register(self._outlet.sock.fileno(), select.EPOLLOUT)
+                self._loop.add_reader(epoll.fileno(), wake)
+                stack.callback(self._loop.remove_reader, epoll.fileno())
+            if self._receiver is not None:
+                stack.callback(self._receiver._delivery.when_left(wake))
+            await waiter
 
 
 def _raise_first(refusals: list[OSError]) -> None:
