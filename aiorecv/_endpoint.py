@@ -78,11 +78,11 @@ async def create_datagram_endpoint(
             failed.callback(sock.close)
             raise_receive_buffer(sock, receive_buffer_size)
         else:
-            if getattr(sock, "type", None) == socket.SOCK_STREAM:
+            wanted.refuse_with(sock)
+            if isinstance(sock, socket.socket) and sock.type == socket.SOCK_STREAM:
                 raise ValueError(
                     f"A UDP Socket was expected, got {sock!r}: a stream has no packets"
                 )
-            wanted.refuse_with(sock)
             kind_of(sock)
             sock.setblocking(False)
         protocol = protocol_factory()

@@ -65,8 +65,6 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         self._remote = outlet.peer if remote is None else remote
         self._context = copy_context()
         self._buffer = WriteBuffer(self._call)
-        # uvloop's handle dies of an error of the socket after one call, and others may.
-        self._handle_dies = not isinstance(engine.loop, asyncio.SelectorEventLoop)
         self._timer: asyncio.TimerHandle | None = None
         self._pause = 0.0
         self._dropped = 0
@@ -227,16 +225,13 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         if self._lost:  # a callback that heard of a packet has aborted
             return
         self._buffer.drop(taken)
-        if not taken:
-            self._loop.remove_writer(self._fd)
-            self._pause = longer(self._pause)
-            self._timer = self._loop.call_later(self._pause, self._await_room)
-            return
-        self._pause = 0.0
-        if self._handle_dies or not self._buffer:
-            self._loop.remove_writer(self._fd)
-        if self._handle_dies and self._buffer:
+        # Registered for one call each time: uvloop's handle dies of the socket's errors after it.
+        self._await_no_room()
+        self._pause = 0.0 if taken else longer(self._pause)
+        if self._buffer and taken:
             self._await_room()
+        elif self._buffer:
+            self._timer = self._loop.call_later(self._pause, self._await_room)
         self._buffer.maybe_resume()  # the protocol may send more, or end this
         if self._closing and not self._buffer:
             self._lose(None)
