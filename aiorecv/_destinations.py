@@ -80,7 +80,7 @@ def _encode_ip(addr: Any, family: int) -> bytes:
     except (socket.gaierror, UnicodeError):
         raise ValueError(
             f"addr={addr!r}: socket family mismatch, or a DNS lookup is required, which would block "
-            "the loop: give a host in numbers; loop.getaddrinfo() looks a host name up"
+            "the loop: give no host name; resolve it first, for example with loop.getaddrinfo()"
         ) from None
     start = _FAMILY.pack(family) + _PORT.pack(port)
     if family == socket.AF_INET:

@@ -80,7 +80,9 @@ async def create_datagram_endpoint(
         else:
             wanted.refuse_with(sock)
             if isinstance(sock, socket.socket) and sock.type == socket.SOCK_STREAM:
-                raise ValueError(f"A UDP Socket was expected, got {sock!r}: a stream has no packets")
+                raise ValueError(
+                    f"A UDP Socket was expected, got {sock!r}: a stream has no packets"
+                )
             kind_of(sock)
             sock.setblocking(False)
         protocol = protocol_factory()
