@@ -78,10 +78,14 @@ async def create_datagram_endpoint(
             failed.callback(sock.close)
             raise_receive_buffer(sock, receive_buffer_size)
         else:
-            kind_of(sock)
             wanted.refuse_with(sock)
+            if isinstance(sock, socket.socket) and sock.type == socket.SOCK_STREAM:
+                raise ValueError(f"A UDP Socket was expected, got {sock!r}: a stream has no packets")
+            kind_of(sock)
             sock.setblocking(False)
         protocol = protocol_factory()
+        if not hasattr(protocol, "connection_made"):  # before anything is done to a given socket
+            raise TypeError(f"protocol_factory made {protocol!r}, which is no protocol")
         transport = DatagramTransport(start_engine(sock, receive, ours=True), protocol, remote)
         failed.pop_all()
     waiter = asyncio.get_running_loop().create_future()

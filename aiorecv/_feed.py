@@ -106,7 +106,8 @@ class Feed:
         self._running = False
         self._readiness.unwatch()
         self._interrupt()
-        self._pack()
+        if isinstance(self._batch, LeasedBatch):
+            self._pack()
 
     def stop(self) -> None:
         """Read no more, and forget what has not been delivered; safe to repeat."""
@@ -139,6 +140,9 @@ class Feed:
             if not read:
                 self._nothing_came()
                 return
+            if not self._running:  # error_received, before this read, has paused or closed
+                self._put_off(reader.source.batch(read, polled))
+                return
             now = 0.0
             # Deliver, then draw conclusions: a lone packet is at its user's sooner.
             if read & _ONE_DATAGRAM == 1 and not self._takes_batches:
@@ -149,6 +153,8 @@ class Feed:
                     raise
                 except BaseException as error:
                     self._listener.callback_failed("datagram_received", error)
+                finally:
+                    reader.source.give()
                 done = True
             else:
                 now = monotonic()
@@ -184,11 +190,20 @@ class Feed:
         self._batch = batch
         self._portions = batch._portions()
 
+    def _put_off(self, batch: PacketBatch) -> None:
+        """Keep what was read until the end of a pause."""
+        self._take(batch)
+        if self._reader.ended:
+            self._forget()
+        else:
+            self._pack()
+
     def _deliver(self, now: float, end: float) -> bool:
         """Call back with what was read; False if the end of the turn or a pause leaves some."""
-        while self._running:
+        while self._running and self._batch is not None:
             if self._takes_batches:
-                return self._deliver_batch()
+                self._deliver_batch(self._batch)
+                continue
             if not self._items:
                 portion = next(self._portions, None)
                 if portion is None:
@@ -204,12 +219,22 @@ class Feed:
             self._chunk = list(self._items[:_PACKETS_A_LOOK])
             self._items = self._items[_PACKETS_A_LOOK:]
             self._packets = iter(self._chunk)
-            self._deliver_chunk(self._packets)
+            try:
+                self._deliver_chunk(self._packets)
+            except BaseException:  # an interrupt, or an exception handler that exits
+                self._interrupt()
+                self._go_on_soon()
+                raise
             now = monotonic()
-        return False
+        return self._batch is None
 
     def _deliver_chunk(self, packets: Iterator[Any]) -> None:
-        received = self._protocol.datagram_received
+        try:
+            received = self._protocol.datagram_received
+        except AttributeError as error:  # no datagram protocol: it costs all of them
+            self._chunk.clear()
+            self._listener.callback_failed("datagram_received", error)
+            return
         # After an error this goes on behind the packet that it cost. A pause, a close or another
         # protocol empties the list under the loop, which ends it: so no packet pays for a look.
         while True:
@@ -223,15 +248,14 @@ class Feed:
                         received(data, addr)
                 return
             except (SystemExit, KeyboardInterrupt):
-                self._interrupt()
-                self._go_on_soon()
                 raise
             except BaseException as error:
                 self._listener.callback_failed("datagram_received", error)
 
-    def _deliver_batch(self) -> bool:
-        batch = self._batch
-        assert batch is not None  # its caller has read it
+    def _deliver_batch(self, batch: PacketBatch) -> None:
+        # It is the protocol's now: a pause, a close or another protocol leaves it alone.
+        self._batch = None
+        self._portions = _NO_PORTIONS
         try:
             self._protocol.batch_received(batch)
         except (SystemExit, KeyboardInterrupt):
@@ -239,8 +263,7 @@ class Feed:
         except BaseException as error:
             self._listener.callback_failed("batch_received", error)
         finally:
-            self._forget()
-        return self._running
+            batch.release()
 
     def _go_on_soon(self) -> None:
         self._loop.call_soon(self._go_on)
@@ -261,7 +284,7 @@ class Feed:
     def _pack(self) -> None:
         """Make the rest a batch of its own, which holds no packet memory however long it waits."""
         batch = self._batch
-        if isinstance(batch, LeasedBatch):
+        if batch is not None:
             rest = len(self._items) + sum(len(data) for data, _ in self._portions)
             copy = batch._copy_from(len(batch) - rest)
             self._forget()

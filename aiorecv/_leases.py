@@ -93,7 +93,7 @@ class LeasedBatch(PacketBatch):
         slab = self._live()
         if self._exporter is None:
             self._exporter = slab.export()
-        used = self._received * slab.slot_size
+        used = self._received * slab.stride
         return memoryview(self._exporter)[:used].toreadonly()
 
     def release(self) -> None:

@@ -43,6 +43,9 @@ _OF_EARLIER = frozenset(
     }
 )
 
+# The shortest and the longest time between such looks, in seconds.
+_PAUSES = (0.001, 0.064)
+
 # ::ffff:0:0/96, where IPv6 sockets have IPv4 addresses: ipv6(7).
 _MAPPED = bytes(10) + b"\xff\xff"
 _KERNEL = (0, 0)
@@ -199,6 +202,15 @@ class Outlet:
             if self.sock.fileno() == -1:  # its number may be somebody else's by now
                 raise OSError(errno.EBADF, "the socket was closed while packets were sent")
         return not reported and number in _OF_EARLIER
+
+
+def longer(pause: float) -> float:
+    """Seconds until the next look at a socket that is reported writable, and is full.
+
+    The kernel reports that of an AF_UNIX socket whose peer is full, if it is not connected to it:
+    whoever waited for the report alone would spin.
+    """
+    return min(max(2 * pause, _PAUSES[0]), _PAUSES[1])
 
 
 def _export(data: Any) -> Any:

@@ -90,7 +90,7 @@ def cutter(slab: Slab, read: int) -> Callable[[Any], tuple[bytes, ...]] | None:
         received, nbytes = read & RECEIVED_MASK, read >> BYTES_SHIFT
         if nbytes <= AT_ONCE_BYTES:
             length = nbytes // received
-            skip = f"{length}s{slab.slot_size - length}x" * (received - 1)
+            skip = f"{length}s{slab.stride - length}x" * (received - 1)
             if len(slab.cutters) >= _MOST_CUTTERS:
                 slab.cutters.clear()
             cut = slab.cutters[read] = Struct(f"{skip}{length}s").unpack_from
@@ -99,7 +99,7 @@ def cutter(slab: Slab, read: int) -> Callable[[Any], tuple[bytes, ...]] | None:
 
 def _cut_each(slab: Slab, start: int, stop: int) -> list[bytes]:
     """The bytes of the messages from ``start`` to before ``stop``, none of them a train."""
-    buffer, step = slab.buffer, slab.slot_size
+    buffer, step = slab.buffer, slab.stride
     places = range(start * step, stop * step, step)
     lengths = slab.lengths[start:stop].tolist()
     return [buffer[at : at + length] for at, length in zip(places, lengths, strict=True)]
@@ -133,7 +133,7 @@ def trains(slab: Slab, read: int) -> Iterator[Sequence[bytes]]:
             yield _train_cutter(segment, length)(slab.buffer, start)
         else:
             yield (slab.buffer[start : start + length],)
-        start += slab.slot_size
+        start += slab.stride
 
 
 def packets_in(slab: Slab, message: int) -> int:

@@ -13,14 +13,11 @@ from typing import Any, TypeAlias
 from aiorecv._addresses import Address
 from aiorecv._errors import ReceiverClosedError
 from aiorecv._memory import memory_of
-from aiorecv._outlet import Outlet, source_of
+from aiorecv._outlet import Outlet, longer, source_of
 from aiorecv._receiver import Receiver
 from aiorecv._statistics import SenderStatistics
 
 _Packets: TypeAlias = Sequence[tuple[Any, Address]]
-
-# Seconds between looks at a socket that is reported writable and is not: doubled each time.
-_BACK_OFF = (0.001, 0.064)
 
 
 class Sender:
@@ -136,10 +133,7 @@ class Sender:
             packets = packets[taken:]
             if not packets:
                 return
-            # Writable, yet full: so it is with an AF_UNIX peer that the socket is not connected to,
-            # whose room the kernel does not report. Look again by the clock.
-            vain = woken and not taken
-            pause = min(max(2 * pause, _BACK_OFF[0]), _BACK_OFF[1]) if vain else 0.0
+            pause = longer(pause) if woken and not taken else 0.0
             await self._room(pause)
             woken = True
 

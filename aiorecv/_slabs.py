@@ -37,8 +37,8 @@ class Slab:
         "memory",
         "nbytes",
         "peers",
-        "slot_size",
         "stamp",
+        "stride",
     )
 
     def __init__(
@@ -48,8 +48,8 @@ class Slab:
         if core == ffi.NULL:
             raise OSError(ffi.errno, f"no memory for {slots} slots: {os.strerror(ffi.errno)}")
         self.core: SlabStruct = core
-        self.slot_size = slot_size
-        self.nbytes = slots * slot_size
+        self.stride = core.stride
+        self.nbytes = slots * self.stride
         # The mapping lives as long as this object, which every buffer made of it keeps alive.
         self.memory = ffi.gc(core.memory, lambda _: lib.aiorecv_slab_free(core), self.nbytes)
         self.buffer: Any = ffi.buffer(self.memory, self.nbytes)

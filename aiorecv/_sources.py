@@ -116,14 +116,16 @@ class MessageSource:
         return self._make_batch(slab, self._peers, read, polled, self._metadata)
 
     def packet(self, read: int) -> Pair:
-        """The last read, if it is a single datagram: for those who need no batch of it."""
+        """The last read, if it is a single datagram: for those who need no batch; then ``give``."""
         slab = self._slab
         number = slab.peers[0]
         known = self._peers.known
         addr = known[number] if number < len(known) else self._peers.one(number)
-        data = slab.buffer[: read >> BYTES_SHIFT]
-        slab.give()
-        return data, addr
+        return slab.buffer[: read >> BYTES_SHIFT], addr
+
+    def give(self) -> None:
+        """The last read has been taken as a packet: its slab goes back."""
+        self._slab.give()
 
     def close(self) -> None:
         """Close the descriptor, and undo what opening did elsewhere."""

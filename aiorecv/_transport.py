@@ -19,7 +19,7 @@ from aiorecv._batch import PacketBatch
 from aiorecv._engine import Engine
 from aiorecv._feed import Feed
 from aiorecv._memory import memory_of
-from aiorecv._outlet import Outlet
+from aiorecv._outlet import Outlet, longer
 from aiorecv._statistics import ReceiverStatistics, SenderStatistics
 from aiorecv._write_buffer import WriteBuffer
 
@@ -65,6 +65,8 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         self._remote = outlet.peer if remote is None else remote
         self._context = copy_context()
         self._buffer = WriteBuffer(self._call)
+        self._timer: asyncio.TimerHandle | None = None
+        self._pause = 0.0
         self._dropped = 0
         self._closing = False
         self._lost = False  # connection_lost() is on its way
@@ -79,8 +81,12 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         self._loop.call_soon(self._begin, waiter)
 
     def _begin(self, waiter: asyncio.Future[None]) -> None:
-        if self.is_reading():
-            self._feed.resume()
+        try:
+            if self.is_reading():
+                self._feed.resume()
+        except Exception as error:  # the loop can't watch the socket
+            if not waiter.done():
+                waiter.set_exception(error)
         if not waiter.done():
             waiter.set_result(None)
 
@@ -94,9 +100,10 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
 
     def __del__(self) -> None:
         if self._sock is not None:
-            warnings.warn(
-                f"unclosed transport {self!r}", ResourceWarning, source=self, stacklevel=2
-            )
+            if self._sock.fileno() != -1:  # of two in one cycle the socket may have warned first
+                warnings.warn(
+                    f"unclosed transport {self!r}", ResourceWarning, source=self, stacklevel=2
+                )
             self._feed.stop()
             self._sock.close()
 
@@ -199,8 +206,18 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
             self._dropped += len(kept)
             return
         if not self._buffer:
-            self._context.run(self._loop.add_writer, self._fd, self._on_writable)
+            self._await_room()
         self._buffer.add(kept)
+
+    def _await_room(self) -> None:
+        self._timer = None
+        self._context.run(self._loop.add_writer, self._fd, self._on_writable)
+
+    def _await_no_room(self) -> None:
+        self._loop.remove_writer(self._fd)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _on_writable(self) -> None:
         packets = self._buffer.first(_PACKETS_A_TURN)
@@ -208,11 +225,16 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         if self._lost:  # a callback that heard of a packet has aborted
             return
         self._buffer.drop(taken)
-        self._buffer.maybe_resume()  # the protocol may send more, or abort
-        if not self._buffer and not self._lost:
-            self._loop.remove_writer(self._fd)
-            if self._closing:
-                self._lose(None)
+        # Registered for one call each time: uvloop's handle dies of the socket's errors after it.
+        self._await_no_room()
+        self._pause = 0.0 if taken else longer(self._pause)
+        if self._buffer and taken:
+            self._await_room()
+        elif self._buffer:
+            self._timer = self._loop.call_later(self._pause, self._await_room)
+        self._buffer.maybe_resume()  # the protocol may send more, or end this
+        if self._closing and not self._buffer:
+            self._lose(None)
 
     # Ends
 
@@ -232,7 +254,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
     def _force_close(self, error: BaseException | None) -> None:
         if self._buffer:
             self._dropped += self._buffer.clear()
-            self._loop.remove_writer(self._fd)
+            self._await_no_room()
         self._closing = True
         self._feed.stop()
         self._lose(error)

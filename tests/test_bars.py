@@ -3,6 +3,7 @@
 import asyncio
 import importlib.metadata
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import pytest
 import aiorecv
 from aiorecv.bench import bars, drains, report
 from aiorecv.bench._sink import ffi, lib
-from aiorecv.bench.drains import CDrain, CountError, Drain, ReceiverDrain, sum_payloads
+from aiorecv.bench.drains import CDrain, CountError, Drain, ReceiverDrain, take_pairs
+from aiorecv.bench.processes import STEADY_ALLOCATOR, restart_steady
 from aiorecv.bench.queues import Filler, Queue
+from aiorecv.bench.rows import ROWS
 
-SMALL = attrs.evolve(bars.ROWS[1], queue=Queue(64, (64, 64)))
+SMALL = attrs.evolve(ROWS[1], queue=Queue(64, (64, 64)))
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ def bound():
         yield sock
 
 
-@pytest.mark.parametrize("row", bars.ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 async def test_each_row_counts_what_was_sent(row):
     row = attrs.evolve(row, queue=attrs.evolve(row.queue, packets=150))
 
@@ -38,6 +41,7 @@ async def test_each_row_counts_what_was_sent(row):
     assert len(result.reference) == len(result.receiver) == len(result.ratios) == 2
     assert min(*result.reference, *result.receiver) > 0
     assert row.title in result.line()
+    assert f" {row.against} " in result.line()
 
 
 def test_a_queue_spreads_its_sizes_over_its_whole_range():
@@ -113,8 +117,9 @@ async def test_the_reference_and_a_receiver_drain_the_same_queue(bound):
     async with aiorecv.open_udp(("127.0.0.1", 0)) as receiver:
         for sock, drain in (
             (bound, CDrain(bound, queue.packets)),
-            (receiver.socket, ReceiverDrain(receiver, queue.packets, sum_payloads)),
+            (receiver.socket, ReceiverDrain(receiver, queue.packets, take_pairs)),
         ):
+            drain.checking = True
             async with drain:
                 with Filler(queue, sock.getsockname()) as filler:
                     assert await drain.time(filler) > 0
@@ -161,13 +166,55 @@ def test_the_command_prints_its_table_and_writes_its_samples(tmp_path, capsys):
 
     lines = capsys.readouterr().out.splitlines()
     written = json.loads(samples.read_text())
-    assert lines[0] == bars.HEADING
-    assert len(lines) == 1 + 2 * len(bars.ROWS)
-    assert [(row["name"], row["loop"]) for row in written["rows"]] == [
-        (row.name, loop) for loop in ("asyncio", "uvloop") for row in bars.ROWS
+    measured = [
+        (row.name, loop) for loop in ("asyncio", "uvloop") for row in ROWS if loop in row.loops
     ]
+    assert lines[0] == bars.HEADING
+    assert len(lines) == 1 + len(measured)
+    assert [(row["name"], row["loop"]) for row in written["rows"]] == measured
     assert all(len(row["receiver_ns"]) == 1 for row in written["rows"])
     assert written["machine"]["packages"]["aiorecv"] == aiorecv.__version__
+    assert written["rivals"] == {
+        "asyncio": None,
+        "uvloop": importlib.metadata.version("uvloop"),
+        "qh3": importlib.metadata.version("qh3"),
+        "aiofastnet": importlib.metadata.version("aiofastnet"),
+    }
+
+
+def test_the_program_starts_again_with_the_allocator_that_asyncio_is_best_with(monkeypatch):
+    started = []
+    monkeypatch.setattr(os, "execve", lambda *program: started.append(program))
+    monkeypatch.setattr(sys, "argv", ["bars.py", "--rounds", "3"])
+    for name in STEADY_ALLOCATOR:
+        monkeypatch.delenv(name, raising=False)
+
+    restart_steady("bars")
+    ((path, command, environment),) = started
+    for name in STEADY_ALLOCATOR:
+        monkeypatch.setenv(name, environment[name])
+    restart_steady("bars")
+
+    assert path == command[0] == sys.executable
+    assert command[-4:] == ("-m", "aiorecv.bench.bars", "--rounds", "3")
+    assert environment == dict(os.environ)
+    assert len(started) == 1
+
+
+async def test_small_queues_are_filled_more_often(monkeypatch):
+    fills = []
+    fill = Filler.fill
+
+    def noting(filler):
+        fills.append(filler)
+        fill(filler)
+
+    monkeypatch.setattr(Filler, "fill", noting)
+    row = attrs.evolve(SMALL, queue=Queue(64, (64, 64)))
+
+    await bars.measure(row, "this loop", rounds=1, repeats=2)
+
+    assert len(fills) == 2 * 2 * (1 + 2 * 256 // 64)  # arms, rounds with the one that warms up
 
 
 def test_the_command_measures_one_row_on_one_loop(capsys):

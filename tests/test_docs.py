@@ -75,3 +75,27 @@ def test_the_readme_starts_with_two_commands_of_one_line_each():
         "console",
         "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]' && .venv/bin/pytest\n",
     )
+
+
+def test_the_test_suite_of_a_page_runs_on_our_endpoints(tmp_path):
+    blocks = [
+        code
+        for _, language, code in _blocks(ROOT / "docs/howto/servers.md")
+        if language == "python"
+    ]
+    (hook,) = (code for code in blocks if "def pytest_asyncio_loop_factories" in code)
+    (test,) = (code for code in blocks if "async def test_" in code)
+    (tmp_path / "conftest.py").write_text(hook)
+    (tmp_path / "test_endpoint.py").write_text(test)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
+        "filterwarnings = error\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path]
+
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 passed" in done.stdout

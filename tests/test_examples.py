@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,3 +148,74 @@ def test_the_metadata_example_tells_what_the_kernel_tells(loop_arguments, sender
         f"{peers[1]} to ::ffff:127.0.0.1 by lo: 0 bytes, ttl 64, dscp 46, ecn 1, drops 0",
     ]
     assert re.fullmatch(r"packets: 2; the longest wait in the kernel: \d+\.\d{3} ms", last)
+
+
+def _ask(senders: list[socket.socket], port: int) -> list[list[bytes]]:
+    """Send requests to a server that answers in capitals; returns what each sender hears."""
+    heard = []
+    for n, sock in enumerate(senders):
+        sock.settimeout(60)
+        requests = [b"%d: request %d" % (n, number) for number in range(50)]
+        for request in requests:
+            sock.sendto(request, ("127.0.0.1", port))
+        heard.append([sock.recv(100) for _ in requests])
+    return heard
+
+
+ANSWERS = [[b"%d: REQUEST %d" % (n, number) for number in range(50)] for n in range(2)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_with_one_line_changed_answers_by_our_transport(loop_arguments, senders, number):
+    process, port = _start("server_one_line.py", *loop_arguments)
+
+    heard = _ask(senders, port)
+    process.send_signal(number)
+
+    assert heard == ANSWERS
+    assert _finish(process) == ["answered: 100 by DatagramTransport", "dropped by the kernel: 0"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_that_is_not_changed_answers_by_our_transport(loop_arguments, senders, number):
+    process, port = _start("server_unchanged.py", *loop_arguments)
+
+    heard = _ask(senders, port)
+    process.send_signal(number)
+
+    assert heard == ANSWERS
+    assert _finish(process) == ["answered: 100 by DatagramTransport"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_aiohttp_service_tells_its_counters_and_closes_with_its_application(
+    loop_arguments, senders, number
+):
+    process, port = _start("aiohttp_service.py", *loop_arguments)
+    assert process.stdout is not None
+    url = process.stdout.readline().removeprefix("counters at ").strip()
+
+    _send(senders, port)
+    by_sender = {
+        str(sock.getsockname()): count for sock, count in zip(senders, (60, 40), strict=True)
+    }
+    while _queued(port):  # what has left the queue is counted before a request is looked at
+        os.sched_yield()
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        counters = json.load(answer)
+    process.send_signal(number)
+
+    counts = {"packets": 100, "bytes": 660, "truncated": 0, "kernel_drops": 0}
+    assert counters == {**counts, "senders": by_sender}
+    assert _finish(process) == ["packets: 100"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_written_for_batches_gives_the_same_answers(loop_arguments, senders, number):
+    process, port = _start("server_batches.py", *loop_arguments)
+
+    heard = _ask(senders, port)
+    process.send_signal(number)
+
+    assert heard == ANSWERS
+    assert _finish(process) == ["answered: 100 refused: 0", "dropped by the kernel: 0"]

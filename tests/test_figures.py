@@ -35,6 +35,25 @@ def test_a_page_is_written_between_its_marks_and_checked(tmp_path, capsys):
     assert text.count("\n| ") == len(json.loads(RUN.read_text())["rows"]) + 1
 
 
+def test_rivals_have_a_table_of_their_own_and_their_versions_below():
+    measured = {"loop": "uvloop", "reference_ns": [30.2], "receiver_ns": [15.1], "ratio": 0.5}
+    run = json.loads(RUN.read_text()) | {
+        "rows": [
+            {"title": "pairs", "against": "C", **measured},
+            {"title": "endpoint", "against": "qh3", **measured},
+            {"title": "endpoint", "against": "asyncio", **measured},
+        ],
+        "rivals": {"qh3": "2.1.0", "asyncio": None},
+    }
+
+    lines = figures.tables(run).splitlines()
+
+    assert lines.index("| pairs | uvloop | 30 | 15 | 0.50 |") < lines.index("")
+    assert lines.index("| endpoint | uvloop | qh3 | 30 | 15 | 0.50 |") > lines.index("")
+    assert "| endpoint | uvloop | asyncio | 30 | 15 | 0.50 |" in lines
+    assert lines[-1].endswith(", qh3 2.1.0.")
+
+
 def test_a_page_without_marks_is_refused():
     with pytest.raises(ValueError, match="needs the lines"):
         figures.written("nothing", json.loads(RUN.read_text()))

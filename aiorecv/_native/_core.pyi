@@ -14,6 +14,7 @@ class PeersStruct:
 class SlabStruct:
     slots: int
     slot_size: int
+    stride: int
     memory: Any
     lengths: Any
     peers: Any

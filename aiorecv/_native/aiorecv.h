@@ -53,8 +53,9 @@ struct aiorecv_peers {
 struct aiorecv_slab {
     uint32_t slots;
     uint32_t slot_size;    /* bytes of packet memory a slot */
+    uint32_t stride;       /* bytes from one slot's start to the next one's */
     uint64_t mapping_size; /* bytes, headers included */
-    uint8_t *memory;       /* slots * slot_size bytes */
+    uint8_t *memory;       /* slots * stride bytes */
     uint32_t *lengths;     /* bytes delivered, a message */
     uint32_t *peers;       /* the number of the sender, a message */
     uint32_t *segments;    /* bytes a segment, 0 for a plain datagram; written with AIORECV_TRAINS */

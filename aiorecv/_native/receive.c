@@ -244,7 +244,7 @@ static uint32_t lay_out_message(const struct aiorecv_slab *slab, uint32_t i, uin
     bool cut = slab->headers[i].msg_hdr.msg_flags & MSG_TRUNC;
     uint32_t left = slab->lengths[i];
     uint32_t step = segment ? segment : left;
-    uint32_t offset = i * slab->slot_size;
+    uint32_t offset = i * slab->stride;
     struct aiorecv_details details = {0};
 
     if (layout->timestamps_ns)
@@ -288,7 +288,7 @@ void aiorecv_pack(const struct aiorecv_slab *slab, uint32_t received, uint8_t *t
 {
     const uint8_t *slot = slab->memory;
 
-    for (uint32_t i = 0; i < received; i++, slot += slab->slot_size) {
+    for (uint32_t i = 0; i < received; i++, slot += slab->stride) {
         memcpy(to, slot, slab->lengths[i]);
         to += slab->lengths[i];
     }

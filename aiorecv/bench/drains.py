@@ -1,8 +1,8 @@
 """Drains: who empties a queue, and when the last packet was in its user's hands.
 
-Two arms of one comparison on one event loop: C called from a reader callback, which pays the
-loop's wake-up and nothing else, and a task that iterates over a receiver. Each has a socket of its
-own, and stays in place between fills.
+Arms of one comparison on one event loop: C called from a reader callback, which pays the loop's
+wake-up and nothing else, and a task that iterates over a receiver. Each has a socket of its own,
+and stays in place between fills.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Drain:
         self.packets = packets
         """Packets of each fill."""
         self.checking = False
-        """Whether this fill is there to be checked, not timed."""
+        """Whether the user adds up the payloads' bytes."""
         self._done: asyncio.Future[None]
         self._ended = 0.0
         self._left = packets
@@ -117,20 +117,6 @@ async def count_packets(receiver: aiorecv.Receiver, drain: Drain) -> None:
         if left <= 0:
             drain.finish(perf_counter(), left, None)
             left = drain.packets
-
-
-async def sum_payloads(receiver: aiorecv.Receiver, drain: Drain) -> None:
-    """Take every packet as a pair, and add up its payload's bytes."""
-    left = drain.packets
-    nbytes = 0
-    async for batch in receiver:
-        for data, addr in batch:  # noqa: B007 - what users write
-            nbytes += len(data)
-        left -= len(batch)
-        if left <= 0:
-            drain.finish(perf_counter(), left, nbytes)
-            left = drain.packets
-            nbytes = 0
 
 
 async def take_pairs(receiver: aiorecv.Receiver, drain: Drain) -> None:

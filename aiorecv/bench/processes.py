@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import sys
 from collections.abc import Iterator
 
@@ -23,6 +24,15 @@ STEADY_ALLOCATOR = {
 def module(name: str, *options: str) -> tuple[str, ...]:
     """The command that runs a module of the benches in a process of its own."""
     return (*PYTHON, "-m", f"aiorecv.bench.{name}", *options)
+
+
+def restart_steady(name: str) -> None:
+    """Run this program, a module of the benches, from its start with a steady allocator.
+
+    Returns if it has one already: the allocator reads its variables when a process starts.
+    """
+    if not os.environ.items() >= STEADY_ALLOCATOR.items():
+        os.execve(PYTHON[0], module(name, *sys.argv[1:]), os.environ | STEADY_ALLOCATOR)
 
 
 @contextlib.contextmanager
