@@ -13,13 +13,14 @@ import itertools
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 
 import pytest
 
 _CLONE_NEWNET = 0x40000000
-_SIOCSIFFLAGS = 0x8914
-_IFF_UP = 0x1
+_SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x8913, 0x8914
+_IFF_UP, _IFF_RUNNING = 0x1, 0x40
 
 # linux/rtnetlink.h, linux/if_link.h and linux/if_addr.h.
 _RTM_NEWLINK, _RTM_NEWADDR = 16, 20
@@ -71,6 +72,8 @@ def add_veth(name: str, peer: str) -> None:
     _request(_RTM_NEWLINK, _LINK + name_too + _attribute(_IFLA_LINKINFO, info))
     set_up(name)
     set_up(peer)
+    _await_running(name)
+    _await_running(peer)
 
 
 def add_address(interface: str, address: str, *, label: str | None = None) -> None:
@@ -87,6 +90,21 @@ def _check(result: int) -> None:
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+def _await_running(interface: str) -> None:
+    """Return once the kernel has heard that the wire is there; until then packets may be lost.
+
+    It hears so in a work queue, at most once a second: net/core/link_watch.c.
+    """
+    request = struct.pack("@16s24x", interface.encode())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _ in range(10_000):
+            (flags,) = struct.unpack_from("=h", fcntl.ioctl(sock, _SIOCGIFFLAGS, request), 16)
+            if flags & _IFF_RUNNING:
+                return
+            time.sleep(0.001)
+    raise TimeoutError(f"{interface} has no carrier")
 
 
 def _set_flags(interface: str, flags: int) -> None:

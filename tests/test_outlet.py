@@ -129,7 +129,7 @@ async def test_what_icmp_told_of_an_earlier_packet_costs_not_this_one(
         (memoryview(b"abcd")[::2], ("127.0.0.1", 9), TypeError, "contiguous"),
         (b"x", ["127.0.0.1", 9], TypeError, "tuple"),
         (b"x", None, ValueError, "say to whom"),
-        (b"x", ("localhost", 9), ValueError, "resolve it first"),
+        (b"x", ("localhost", 9), ValueError, "looks a host name up"),
     ],
 )
 async def test_what_can_not_be_sent_is_told_now_and_later(route, call, data, addr, error, said):

@@ -182,7 +182,7 @@ async def test_the_socket_stays_as_it_was():
         ([(b"x", None)], ValueError, "say to whom"),
         ([(b"x", "127.0.0.1")], TypeError, "tuple"),
         ([(b"x", ["127.0.0.1", 9])], TypeError, "tuple"),
-        ([(b"x", ("localhost", 9))], ValueError, "resolve it first"),
+        ([(b"x", ("localhost", 9))], ValueError, "looks a host name up"),
     ],
 )
 async def test_what_is_no_packet_is_refused_and_nothing_of_its_call_sent(packets, error, said):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import aiorecv
-from tests.sending import PATHS, SendFaults, errnos, of, queued, udp
+from tests.sending import PATHS, Only, SendFaults, errnos, of, queued, udp
 
 TOO_LARGE = b"x" * 70_000
 
@@ -192,6 +192,18 @@ async def test_refused_twice_a_packet_is_left_out_and_reported_once(route, path)
     assert errnos(errors) == [errno.EHOSTUNREACH]
     assert queued(target) == [b"bb"]
     assert sender.statistics().errors == 1
+
+
+async def test_a_later_packet_may_be_met_by_the_same_error_again(route):
+    sock, target, addr = route
+    errors: list[OSError] = []
+    sender = aiorecv.Sender(sock, on_error=errors.append)
+
+    with SendFaults(sender, "sendmmsg", errno.ECONNREFUSED, Only(1), errno.ECONNREFUSED):
+        assert sender.send_nowait(of(addr, b"a", b"bb", b"ccc")) == 3
+
+    assert errnos(errors) == [errno.ECONNREFUSED] * 2
+    assert queued(target) == [b"a", b"bb", b"ccc"]
 
 
 async def test_an_error_of_its_own_behind_an_earlier_ones_is_reported_too(route, path):

@@ -156,6 +156,18 @@ async def test_a_run_too_large_for_its_path_goes_singly_and_gso_stays(route, pat
     assert sender.statistics().gso_sends == 1
 
 
+async def test_behind_a_run_too_large_for_its_path_the_next_is_sent_at_once(route):
+    sock, target, addr = route
+    sender = aiorecv.Sender(sock)
+    packets = [b"aaa", b"bbb", b"c", b"d", b"e"]
+
+    with SendFaults(sender, "sendmmsg", errno.EMSGSIZE):
+        assert sender.send_nowait([(data, addr) for data in packets]) == 5
+
+    assert queued(target) == packets
+    assert sender.statistics().gso_sends == 1
+
+
 def set_mtu(interface: str, size: int) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         fcntl.ioctl(sock, 0x8922, struct.pack("@16si20x", interface.encode(), size))  # SIOCSIFMTU

@@ -187,13 +187,17 @@ async def test_room_and_the_end_may_come_at_once(full):
     sender = aiorecv.Sender(receiver)
     fill(sender)
     task = await waiting(sender, b"x")
+    loop = asyncio.get_running_loop()
+    failures: list[object] = []
+    loop.set_exception_handler(lambda _, said: failures.append(said))
 
-    asyncio.get_running_loop().call_soon(receiver.close)
+    loop.call_soon(receiver.close)
     queued(peer)
 
     with pytest.raises(aiorecv.ReceiverClosedError):
         await asyncio.wait_for(task, 10)
     assert queued(peer) == []
+    assert failures == []
 
 
 async def test_a_receiver_knows_nothing_of_sends_that_are_over(full):
