@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 import sys
 from pathlib import Path
 
+from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 
@@ -28,9 +31,10 @@ autodoc_member_order = "bysource"
 autodoc_type_aliases = {"Address": "aiorecv.Address", "Pair": "tuple[bytes, aiorecv.Address]"}
 
 # Python's own names have no pages here.
-nitpick_ignore_regex = [(r"py:.*", r"(asyncio|collections|enum|socket|typing)\..*")]
+nitpick_ignore_regex = [(r"py:.*", r"(_?asyncio|collections|enum|socket|typing)\..*")]
 nitpick_ignore = [
     ("py:class", "socket"),
+    ("py:class", "aiorecv._endpoint._Protocol"),  # a type variable: what the factory makes
     ("py:class", "aiorecv._open.Opening"),  # its docstring tells what an opener returns
 ]
 
@@ -43,20 +47,42 @@ def _read_google_style(
 
 
 def _show_signature(
-    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str, returns: str
-) -> tuple[str, str]:
+    app: Sphinx,
+    what: str,
+    name: str,
+    obj: object,
+    options: object,
+    signature: str | None,
+    returns: str,
+) -> tuple[str | None, str]:
     """No constructor for what the library alone makes, and aliases by their plain names."""
     if name in _MADE_BY_THE_LIBRARY:
         return "", ""
-    return signature, re.sub(r"TypeAliasForwardRef\('(.*?)'\)", r"\1", returns or "")
+    alias = r"TypeAliasForwardRef\('(.*?)'\)"
+    return signature and re.sub(alias, r"\1", signature), re.sub(alias, r"\1", returns or "")
 
 
 _MADE_BY_THE_LIBRARY = frozenset(
     f"aiorecv.{name}"
-    for name in ("Packet", "PacketBatch", "Receiver", "ReceiverStatistics", "WindowPolicy")
+    for name in (
+        "DatagramTransport",
+        "Packet",
+        "PacketBatch",
+        "Receiver",
+        "ReceiverStatistics",
+        "WindowPolicy",
+    )
 )
+
+
+def _leave_builtins_alone(app: Sphinx, doctree: nodes.document) -> None:
+    """No links from Python's own types: ``bytes`` would lead to the field of some statistics."""
+    for reference in list(doctree.findall(addnodes.pending_xref)):
+        if reference.get("reftarget") in vars(builtins):
+            reference.replace_self(reference.children)
 
 
 def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", _read_google_style)
     app.connect("autodoc-process-signature", _show_signature)
+    app.connect("doctree-read", _leave_builtins_alone)

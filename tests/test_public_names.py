@@ -18,9 +18,16 @@ CLASSES = [value for value in PUBLIC.values() if inspect.isclass(value)]
 
 
 def _members(cls: type) -> set[str]:
-    """The public names of a class, without those that any object or exception has."""
+    """The public names of a class, without those that others of its kind have."""
     named = {*dir(cls), *getattr(cls, "__members__", ())}  # dir() leaves out a flag of 0
-    return {name for name in named if not name.startswith("_")} - set(dir(Exception))
+    # Those of any object or exception, and what is only inherited from asyncio.
+    inherited = {name for name in named if _definer(cls, name).__module__.startswith("asyncio.")}
+    return {name for name in named if not name.startswith("_")} - set(dir(Exception)) - inherited
+
+
+def _definer(cls: type, name: str) -> type:
+    """The class that has this member."""
+    return next((base for base in cls.__mro__ if name in vars(base)), cls)
 
 
 @pytest.fixture(scope="module")
