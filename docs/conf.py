@@ -70,6 +70,7 @@ _MADE_BY_THE_LIBRARY = frozenset(
         "PacketBatch",
         "Receiver",
         "ReceiverStatistics",
+        "SenderStatistics",
         "WindowPolicy",
     )
 )
