@@ -84,6 +84,24 @@ def add_address(interface: str, address: str, *, label: str | None = None) -> No
     head = struct.pack("=BBBBI", family, prefix, _IFA_F_NODAD, 0, index)
     more = b"" if label is None else _attribute(_IFA_LABEL, label.encode() + b"\0")
     _request(_RTM_NEWADDR, head + _attribute(_IFA_LOCAL, ip.packed) + more)
+    if ip.version == 6:
+        _await_route(address)
+
+
+def _await_route(address: str) -> None:
+    """Return once packets to an IPv6 address of this host arrive; until then they leave by wire.
+
+    The kernel makes that route in a work queue: addrconf_dad_work in net/ipv6/addrconf.c.
+    """
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sock:
+        sock.bind((address, 0))
+        sock.settimeout(0.001)
+        for _ in range(10_000):
+            sock.sendto(b"", sock.getsockname())
+            with contextlib.suppress(TimeoutError):
+                sock.recv(1)
+                return
+    raise TimeoutError(f"{address} has no route to itself")
 
 
 def _check(result: int) -> None:
