@@ -91,7 +91,7 @@ async def create_datagram_endpoint(
         transport = DatagramTransport(start_engine(sock, receive, ours=True), protocol, remote)
         failed.pop_all()
     waiter = asyncio.get_running_loop().create_future()
-    transport.start(waiter)
+    transport._start(waiter)
     try:
         await waiter
     except BaseException:

@@ -5,6 +5,7 @@ Source: ``create_datagram_endpoint`` in CPython's Lib/asyncio/base_events.py.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from typing import Any, TypeAlias
@@ -12,7 +13,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from aiorecv._addresses import Address
-from aiorecv._udp import attach, lookup
+from aiorecv._udp import attach, connect_error, lookup
 from aiorecv._unix import remove_stale
 
 _Pair: TypeAlias = list[Any]
@@ -62,7 +63,9 @@ async def make_socket(wanted: SocketArguments) -> tuple[socket.socket, Address]:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, True)
                 if wanted.allow_broadcast:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, True)
-                attach(sock, local, None if wanted.allow_broadcast else remote)
+                attach(sock, local, None)
+                if remote is not None and not wanted.allow_broadcast:
+                    await _connect(sock, remote)
             except OSError as error:
                 failure = failure or error
             else:
@@ -70,6 +73,13 @@ async def make_socket(wanted: SocketArguments) -> tuple[socket.socket, Address]:
                 return sock, remote
     assert failure is not None  # there is at least one candidate
     raise failure
+
+
+async def _connect(sock: socket.socket, remote: Address) -> None:
+    try:
+        await asyncio.get_running_loop().sock_connect(sock, remote)
+    except OSError as error:
+        raise connect_error(remote, error) from None
 
 
 async def _candidates(wanted: SocketArguments) -> list[tuple[int, int, Address, Address]]:

@@ -29,16 +29,16 @@ _NO_PORTIONS: Iterator[Portion] = iter(())
 class Listener(Protocol):
     """Whose protocol a feed calls."""
 
-    def error_received(self, error: OSError) -> None:
+    def _error_received(self, error: OSError) -> None:
         """The kernel reported an error that can heal."""
 
-    def callback_failed(self, name: str, error: BaseException) -> None:
+    def _callback_failed(self, name: str, error: BaseException) -> None:
         """A callback raised this; what comes after it is not affected."""
 
-    def reading_failed(self, error: BaseException) -> None:
+    def _reading_failed(self, error: BaseException) -> None:
         """Nothing more can be read."""
 
-    def reading_ended(self) -> None:
+    def _reading_ended(self) -> None:
         """The other side has hung up."""
 
 
@@ -135,7 +135,7 @@ class Feed:
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
-                self._listener.reading_failed(error)
+                self._listener._reading_failed(error)
                 return
             if not read:
                 self._nothing_came()
@@ -152,7 +152,7 @@ class Feed:
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:
-                    self._listener.callback_failed("datagram_received", error)
+                    self._listener._callback_failed("datagram_received", error)
                 finally:
                     reader.source.give()
                 done = True
@@ -166,9 +166,9 @@ class Feed:
             try:
                 reader.note(read, now, polled)
             except Exception as error:
-                self._listener.callback_failed("record", error)
+                self._listener._callback_failed("record", error)
             if not is_full(read):
-                self._left = not done
+                self._left = not done and self._running  # the turn is over
                 return
             polled = False
             end = end or now + self._turn_limit
@@ -178,13 +178,13 @@ class Feed:
     def _nothing_came(self) -> None:
         self._left = False
         if self._reader.ended:
-            self._listener.reading_ended()
+            self._listener._reading_ended()
         else:
             self._readiness.note_fruitless(self._reader.source.drain_errors)
 
     def _error_came(self, error: OSError) -> None:
         self._readiness.fruitless = -1  # this callback was not in vain
-        self._listener.error_received(error)
+        self._listener._error_received(error)
 
     def _take(self, batch: PacketBatch) -> None:
         self._batch = batch
@@ -233,7 +233,7 @@ class Feed:
             received = self._protocol.datagram_received
         except AttributeError as error:  # no datagram protocol: it costs all of them
             self._chunk.clear()
-            self._listener.callback_failed("datagram_received", error)
+            self._listener._callback_failed("datagram_received", error)
             return
         # After an error this goes on behind the packet that it cost. A pause, a close or another
         # protocol empties the list under the loop, which ends it: so no packet pays for a look.
@@ -250,7 +250,7 @@ class Feed:
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
-                self._listener.callback_failed("datagram_received", error)
+                self._listener._callback_failed("datagram_received", error)
 
     def _deliver_batch(self, batch: PacketBatch) -> None:
         # It is the protocol's now: a pause, a close or another protocol leaves it alone.
@@ -261,7 +261,7 @@ class Feed:
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:
-            self._listener.callback_failed("batch_received", error)
+            self._listener._callback_failed("batch_received", error)
         finally:
             batch.release()
 

@@ -18,6 +18,8 @@ def loop_factory(
 
     For ``asyncio.Runner(loop_factory=...)`` and pytest-asyncio: every endpoint of the program,
     its libraries' too, is received in batches. All else of the loop is left as its base has it.
+    Where the base's method knows ``reuse_address``, so does ours: True is a ValueError, False a
+    DeprecationWarning.
 
     Args:
         base: What makes a loop: ``asyncio.new_event_loop``, which is the default,

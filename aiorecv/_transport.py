@@ -75,7 +75,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         self._sock = sock
         self.set_protocol(protocol)
 
-    def start(self, waiter: asyncio.Future[None]) -> None:
+    def _start(self, waiter: asyncio.Future[None]) -> None:
         """Tell the protocol in the next pass, then read, then wake the waiter."""
         self._loop.call_soon(self._protocol.connection_made, self)
         self._loop.call_soon(self._begin, waiter)
@@ -145,8 +145,8 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
     def resume_reading(self) -> None:
         """Deliver again, first what the pause has left of a read."""
         if self._paused and not self._closing:
-            self._paused = False
             self._context.run(self._feed.resume)
+            self._paused = False
 
     # Writing
 
@@ -168,17 +168,22 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
             addr = self._checked(addr)
         if self._closing:
             self._dropped += 1
-        elif self._buffer or not self._outlet.one(data, addr, self.error_received):
+        elif self._buffer or not self._outlet.one(data, addr, self._error_received):
             self._keep(((data, addr),))
 
     def send_batch(self, packets: Sequence[tuple[Any, Address]]) -> None:
-        """Send many packets, ``(data, addr)`` each: as ``sendto`` in turn, by few system calls."""
+        """Send many packets, ``(data, addr)`` each: as ``sendto`` in turn, by few system calls.
+
+        Raises:
+            TypeError: If one is no such pair. Those before it may have been sent, as for
+            ValueError: If an address is not the remote one, or is a host name.
+        """
         if self._remote is not None:
             packets = [(data, self._checked(addr)) for data, addr in packets]
         if self._closing:
             self._dropped += len(packets)
             return
-        taken = 0 if self._buffer else self._outlet.many(packets, self.error_received)
+        taken = 0 if self._buffer else self._outlet.many(packets, self._error_received)
         if taken < len(packets):
             self._keep(packets[taken:])
 
@@ -191,7 +196,13 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         return self._buffer.low, self._buffer.high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Say at how many bytes the protocol pauses and resumes writing."""
+        """Say above how many bytes the protocol pauses writing, and at how many it resumes.
+
+        Without ``high`` it is four times ``low``, or 64 KiB; ``low`` is a quarter of ``high``.
+
+        Raises:
+            ValueError: Unless ``high >= low >= 0``.
+        """
         self._buffer.set_limits(high, low)
 
     def _checked(self, addr: Address) -> Address:
@@ -220,10 +231,9 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
             self._timer = None
 
     def _on_writable(self) -> None:
-        packets = self._buffer.first(_PACKETS_A_TURN)
-        taken = self._outlet.many(packets, self.error_received)
-        if self._lost:  # a callback that heard of a packet has aborted
-            return
+        errors: list[OSError] = []
+        taken = self._outlet.many(self._buffer.first(_PACKETS_A_TURN), errors.append)
+        # First, as error_received may abort, or be interrupted: nothing is sent or counted twice.
         self._buffer.drop(taken)
         # Registered for one call each time: uvloop's handle dies of the socket's errors after it.
         self._await_no_room()
@@ -232,6 +242,8 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
             self._await_room()
         elif self._buffer:
             self._timer = self._loop.call_later(self._pause, self._await_room)
+        for error in errors:
+            self._error_received(error)
         self._buffer.maybe_resume()  # the protocol may send more, or end this
         if self._closing and not self._buffer:
             self._lose(None)
@@ -239,7 +251,10 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
     # Ends
 
     def close(self) -> None:
-        """Read no more, send what is buffered, then tell the protocol and close the socket."""
+        """Read no more, send what is buffered, then tell the protocol and close the socket.
+
+        What was read and not delivered yet is dropped.
+        """
         if self._closing:
             return
         self._closing = True
@@ -248,7 +263,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
             self._lose(None)
 
     def abort(self) -> None:
-        """Close at once: what is buffered is not sent."""
+        """Close at once: what is buffered is not sent, what was read is not delivered."""
         self._force_close(None)
 
     def _force_close(self, error: BaseException | None) -> None:
@@ -273,7 +288,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
 
     # What the feed tells
 
-    def callback_failed(self, name: str, error: BaseException) -> None:
+    def _callback_failed(self, name: str, error: BaseException) -> None:
         """A callback raised; the loop's exception handler is told."""
         self._loop.call_exception_handler(
             {
@@ -284,7 +299,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
             }
         )
 
-    def error_received(self, error: OSError) -> None:
+    def _error_received(self, error: OSError) -> None:
         """The kernel reported an error that can heal, on reading or on sending."""
         self._call("error_received", error)
 
@@ -296,14 +311,14 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as error:
-            self.callback_failed(name, error)
+            self._callback_failed(name, error)
 
-    def reading_failed(self, error: BaseException) -> None:
+    def _reading_failed(self, error: BaseException) -> None:
         """An error that can't heal: the protocol hears of it in ``connection_lost``."""
         if not isinstance(error, OSError):
-            self.callback_failed("the receiver", error)
+            self._callback_failed("the receiver", error)
         self._force_close(error)
 
-    def reading_ended(self) -> None:
+    def _reading_ended(self) -> None:
         """The other side has hung up: nothing will come any more."""
         self.close()

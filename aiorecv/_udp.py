@@ -110,10 +110,13 @@ def attach(sock: socket.socket, local: Any, remote: Any) -> None:
         try:
             sock.connect(remote)
         except OSError as error:
-            raise OSError(
-                error.errno,
-                f"remote_addr={remote!r} can't be connected to: {_remedy(error)}",
-            ) from None
+            raise connect_error(remote, error) from None
+
+
+def connect_error(remote: Any, error: OSError) -> OSError:
+    """The error of connecting to ``remote``, saying so, and what may help."""
+    said = f"remote_addr={remote!r} can't be connected to: {_remedy(error)}"
+    return OSError(error.errno, said)
 
 
 _REMEDIES = {

@@ -59,7 +59,14 @@ def test_the_documentation_shows_what_this_run_gave(compared):
 
     wanted = page(comparisons)
 
-    assert PAGE.read_text() == wanted, "python -m tests.interop.table writes the page"
+    shown = PAGE.read_text()
+    assert _of_ours(shown) == _of_ours(wanted), "python -m tests.interop.table writes the page"
+
+
+def _of_ours(text: str) -> list[list[str]]:
+    """What the table says of our transport; how the loop's own fares is not ours to hold."""
+    rows = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| ")]
+    return [[row[0], row[1], row[2], row[4], row[6], row[7]] for row in rows if len(row) == 8]
 
 
 def outcomes(**tests: str) -> Outcomes:
