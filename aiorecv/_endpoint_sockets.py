@@ -75,7 +75,7 @@ async def make_socket(wanted: SocketArguments) -> tuple[socket.socket, Address]:
     raise failure
 
 
-async def _connect(sock: socket.socket, remote: Address) -> None:
+async def _connect(sock: socket.socket, remote: Any) -> None:
     try:
         await asyncio.get_running_loop().sock_connect(sock, remote)
     except OSError as error:

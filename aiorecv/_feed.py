@@ -143,7 +143,6 @@ class Feed:
             if not self._running:  # error_received, before this read, has paused or closed
                 self._put_off(reader.source.batch(read, polled))
                 return
-            now = 0.0
             # Deliver, then draw conclusions: a lone packet is at its user's sooner.
             if read & _ONE_DATAGRAM == 1 and not self._takes_batches:
                 data, addr = reader.source.packet(read)
@@ -161,12 +160,7 @@ class Feed:
                 end = end or now + self._turn_limit
                 self._take(reader.source.batch(read, polled))
                 done = self._deliver(now, end)
-            self._readiness.fruitless = 0
-            now = monotonic()
-            try:
-                reader.note(read, now, polled)
-            except Exception as error:
-                self._listener._callback_failed("record", error)
+            now = self._note(read, polled)
             if not is_full(read):
                 self._left = not done and self._running  # the turn is over
                 return
@@ -174,6 +168,16 @@ class Feed:
             end = end or now + self._turn_limit
             if now >= end or not done or not self._running:
                 return
+
+    def _note(self, read: int, polled: bool) -> float:
+        """Tell reader and policy of a read that was delivered; returns the time."""
+        self._readiness.fruitless = 0
+        now = monotonic()
+        try:
+            self._reader.note(read, now, polled)
+        except Exception as error:
+            self._listener._callback_failed("record", error)
+        return now
 
     def _nothing_came(self) -> None:
         self._left = False
