@@ -11,7 +11,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from aiorecv._addresses import AddressTable
 from aiorecv._batch import Pair
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from aiorecv._native._core import ReceiverStruct
 
 _receive = lib.aiorecv_receive
+
+# What a source has between reads: it must keep none alive that the pool has dropped.
+_NO_SLAB = cast("Slab", None)
 
 
 class HungUpError(Exception):
@@ -80,7 +83,7 @@ class MessageSource:
         self._metadata = metadata
         self._drops = KernelDrops(sock)
         self._memory = memory
-        self._slab: Slab  # of a read that nobody has taken yet
+        self._slab = _NO_SLAB  # of a read that nobody has taken yet
         self._stacks = memory.pool.stacks(slot_size)
         self._use_peers(memory.peers)
 
@@ -111,7 +114,7 @@ class MessageSource:
 
     def batch(self, read: int, polled: bool) -> LeasedBatch:
         """The last read as a batch, which has its slab from now on."""
-        slab = self._slab
+        slab, self._slab = self._slab, _NO_SLAB
         slab.holder = self
         return self._make_batch(slab, self._peers, read, polled, self._metadata)
 
@@ -125,7 +128,8 @@ class MessageSource:
 
     def give(self) -> None:
         """The last read has been taken as a packet: its slab goes back."""
-        self._slab.give()
+        slab, self._slab = self._slab, _NO_SLAB
+        slab.give()
 
     def close(self) -> None:
         """Close the descriptor, and undo what opening did elsewhere."""
@@ -199,7 +203,7 @@ class SeqpacketSource(MessageSource):
         read -= empty
         if read & RECEIVED_MASK:
             return read | ONE_PEER if read & RECEIVED_MASK == 1 else read
-        self._slab.give()
+        self.give()
         core.reads -= 1
         core.polled_reads -= polled
         raise HungUpError

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import socket
+import weakref
 
 import pytest
 
+import aiorecv
 from aiorecv._slabs import SlabPool
 from tests.helpers import LoopMemory, little_memory, open_source, read_batch, send
 
@@ -104,9 +107,40 @@ async def test_idle_memory_goes_back_to_the_system(receiver):
     send(receiver, b"x")
     (await receiver.receive()).release()
     pool = receiver._reader.source._memory.pool
-    assert len(pool.slabs) == 1
+    slabs = weakref.WeakSet(pool.slabs)
+    assert len(slabs) == 1
 
     while pool.slabs:
         await asyncio.sleep(0.05)
 
+    assert not slabs  # which unmaps them
     assert not pool.warm
+
+
+@pytest.mark.parametrize("packets", [1, 2])
+async def test_an_idle_endpoint_keeps_no_slab_either(packets):
+    done = asyncio.Event()
+
+    class Noting(asyncio.DatagramProtocol):
+        left = packets
+
+        def datagram_received(self, data, addr):
+            self.left -= 1
+            if not self.left:
+                done.set()
+
+    transport, _ = await aiorecv.create_datagram_endpoint(Noting, local_addr=("127.0.0.1", 0))
+    pool = transport._reader.source._memory.pool
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _ in range(packets):
+            sock.sendto(b"x", transport.get_extra_info("sockname"))
+    await done.wait()
+    slabs = weakref.WeakSet(pool.slabs)
+    assert slabs
+
+    while pool.slabs:
+        await asyncio.sleep(0.05)
+
+    assert not slabs  # which unmaps them
+    transport.close()
+    await asyncio.sleep(0)
