@@ -82,8 +82,11 @@ async def test_a_receiver_gets_a_run_as_one_train(receiver):
     with udp() as sock:
         statistics = send(sock, receiver.local_addr, *[b"segment %d" % n for n in range(10)])
 
-        with await receiver.receive() as batch:
-            assert list(batch.payloads()) == [b"segment %d" % n for n in range(10)]
+        found: list[bytes] = []
+        while len(found) < 10:  # of single segments a read takes as many as it has slots
+            with await receiver.receive() as batch:
+                found += batch.payloads()
+        assert found == [b"segment %d" % n for n in range(10)]
         assert statistics.gso_sends == 1
         assert receiver.statistics().trains == (not gro_forbidden())
 
