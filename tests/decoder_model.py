@@ -90,7 +90,8 @@ def _packets(message: Message, addr: Address, slot_size: int) -> list[Cut]:
     if cut:
         data = data[: len(data) // segment * segment]
     parts = [data[start : start + segment] for start in range(0, len(data), segment)]
-    return [Cut(part, addr, cut and part is parts[-1], len(part)) for part in parts]
+    last = len(parts) - 1
+    return [Cut(part, addr, cut and i == last, len(part)) for i, part in enumerate(parts)]
 
 
 def read(

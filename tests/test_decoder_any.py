@@ -88,8 +88,13 @@ def reads(draw):
 NUMBERLESS = Message(b"ab", b"", control((socket.IPPROTO_UDP, UDP_GRO, b""), gro(1)))
 
 
+# Of a cut train the last packet is marked, though its bytes are those of the one before.
+CUT_TRAIN = Message(b"\0\0", b"", control(gro(1)), flags=socket.MSG_TRUNC)
+
+
 @given(script=st.lists(reads(), max_size=6))
 @example(script=[(1, False, [Step([NUMBERLESS])])])
+@example(script=[(1, False, [Step([CUT_TRAIN])])])
 def test_any_script_is_decoded_as_the_model_says(script):
     with open_source(SLOT) as source, Seam(source.core, SLOT) as seam:
         seam.play(*[step for _, _, steps in script for step in steps])
