@@ -11,6 +11,7 @@ from aiorecv._errors import (
 )
 from aiorecv._loop import loop_factory
 from aiorecv._open import from_socket, open_udp, open_unix
+from aiorecv._open_packet import open_packet
 from aiorecv._packet import Metadata, Packet
 from aiorecv._receiver import Receiver
 from aiorecv._sender import Sender
@@ -42,6 +43,7 @@ __all__ = [
     "create_datagram_endpoint",
     "from_socket",
     "loop_factory",
+    "open_packet",
     "open_udp",
     "open_unix",
 ]

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiorecv._native._core import ffi, lib
 
 if TYPE_CHECKING:
-    from aiorecv._native._core import PeerEntry, PeersStruct
+    from aiorecv._native._core import PeersStruct
 
 Address: TypeAlias = tuple[Any, ...] | str | bytes | None
 """A peer's address as ``socket.recvfrom`` gives it: ``(host, port)`` for IPv4, ``(host, port,
 flowinfo, scope_id)`` for IPv6, a ``str`` or, for abstract names, ``bytes`` for AF_UNIX, ``(pid,
-groups)`` for netlink; None where the sender has no name. Always hashable."""
+groups)`` for netlink, ``(interface, protocol, packet type, hardware type, hardware address)`` for
+AF_PACKET; None where the sender has no name. Always hashable."""
 
 _FAMILY = struct.Struct("=H")
 _IPV4 = struct.Struct("!2xH4s")
@@ -31,9 +32,8 @@ _SCOPE = struct.Struct("=I")
 _NETLINK = struct.Struct("=4xII")
 
 
-def _decode(entry: PeerEntry) -> Address:
+def _decode(name: bytes) -> Address:
     """One sockaddr: ip(7), ipv6(7), unix(7), netlink(7); a socket without a name has none."""
-    name = bytes(ffi.buffer(entry.name, entry.size))
     if len(name) < _FAMILY.size:
         return None
     (family,) = _FAMILY.unpack_from(name)
@@ -69,8 +69,13 @@ class AddressTable:
     def _all(self) -> list[Address]:
         known = self.known
         for number in range(len(known), self.core.count):
-            known.append(_decode(self.core.entries[number]))
+            entry = self.core.entries[number]
+            known.append(self.decode(bytes(ffi.buffer(entry.name, entry.size))))
         return known
+
+    def decode(self, name: bytes) -> Address:
+        """The address that a sockaddr says."""
+        return _decode(name)
 
     def one(self, number: int) -> Address:
         """The address of one peer."""

@@ -10,9 +10,10 @@ import attrs
 
 from aiorecv._memory import memory_of
 from aiorecv._options import ReceiveOptions
+from aiorecv._packet_source import PacketSource
 from aiorecv._reader import Reader, claim_window, unclaim_window
 from aiorecv._readiness import Readiness
-from aiorecv._sockets import SocketOptions, kind_of
+from aiorecv._sockets import Kind, SocketOptions, kind_of
 from aiorecv._sources import MessageSource, SeqpacketSource
 
 
@@ -40,7 +41,7 @@ def start_engine(
     """
     kind = kind_of(sock)
     loop = asyncio.get_running_loop()
-    make_source = SeqpacketSource if kind.type == socket.SOCK_SEQPACKET else MessageSource
+    make_source = _kind_of_source(kind)
     slot_size = options.slot_size or kind.slot_size
     window = claim_window(options)
     try:
@@ -58,3 +59,9 @@ def start_engine(
         unclaim_window(window)
         raise
     return Engine(loop, reader, readiness, changed, options.turn_limit)
+
+
+def _kind_of_source(kind: Kind) -> type[MessageSource]:
+    if kind.family == socket.AF_PACKET:
+        return PacketSource
+    return SeqpacketSource if kind.type == socket.SOCK_SEQPACKET else MessageSource

@@ -20,6 +20,8 @@ TRAIN_SIZE = 65_535
 UDP_SLOT_SIZE = 65_536
 # AF_UNIX datagrams and netlink messages are far longer than a UDP packet; asyncio reads 256 KiB.
 SLOT_SIZE = 262_144
+# A full UDP packet on lo is a frame of 65,549 bytes, and GSO makes frames of that size elsewhere.
+FRAME_SLOT_SIZE = 65_664
 
 # linux/in.h, linux/in6.h and asm-generic/socket.h (not those of SPARC and PA-RISC).
 _TIMESTAMP = (socket.SOL_SOCKET, 35)  # SO_TIMESTAMPNS
@@ -39,9 +41,10 @@ _OF_IP = Metadata.DESTINATION | Metadata.TOS | Metadata.TTL
 _UNTOLD: dict[int, Metadata] = {
     socket.AF_UNIX: _OF_IP,
     socket.AF_NETLINK: _OF_IP | Metadata.TIMESTAMP | Metadata.DROPS,
+    socket.AF_PACKET: _OF_IP,
 }
 _IP_FAMILIES = (socket.AF_INET, socket.AF_INET6)
-_FAMILIES = (*_IP_FAMILIES, socket.AF_UNIX, socket.AF_NETLINK)
+_FAMILIES = (*_IP_FAMILIES, socket.AF_UNIX, socket.AF_NETLINK, socket.AF_PACKET)
 
 
 @attrs.frozen
@@ -64,6 +67,8 @@ class Kind:
     @property
     def slot_size(self) -> int:
         """Bytes that hold any packet of it."""
+        if self.family == socket.AF_PACKET:
+            return FRAME_SLOT_SIZE
         return UDP_SLOT_SIZE if self.family in _IP_FAMILIES else SLOT_SIZE
 
 
@@ -85,7 +90,7 @@ def kind_of(sock: socket.socket) -> Kind:
     if kind.type == socket.SOCK_STREAM:
         raise ValueError(f"sock is a stream, which has no packets: {sock!r}")
     if kind.family not in _FAMILIES:
-        raise ValueError(f"sock is neither IP, AF_UNIX nor netlink: {sock!r}")
+        raise ValueError(f"sock is neither IP, AF_UNIX, AF_PACKET nor netlink: {sock!r}")
     return kind
 
 

@@ -85,7 +85,7 @@ class MessageSource:
         self._memory = memory
         self._slab = _NO_SLAB  # of a read that nobody has taken yet
         self._stacks = memory.pool.stacks(slot_size)
-        self._use_peers(memory.peers)
+        self._use_peers(self._first_peers())
 
     def read(self, slots: int, polled: bool) -> int:
         """What is queued, up to ``slots`` messages, as a read in one number; 0 if nothing is.
@@ -169,6 +169,9 @@ class MessageSource:
         self.core.keep_descriptors = keep
         if keep:
             self._make_batch = RightsBatch
+
+    def _first_peers(self) -> AddressTable:
+        return self._memory.peers
 
     def _renew_peers(self) -> None:
         # Another receiver of the loop may have put a new table there already.

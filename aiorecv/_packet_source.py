@@ -1,0 +1,44 @@
+"""The source of AF_PACKET sockets: frames of an interface, and the names of their interfaces."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from aiorecv._addresses import Address, AddressTable
+from aiorecv._links import link_name
+from aiorecv._sources import MessageSource
+
+_SOCKADDR_LL = struct.Struct("=2x2siHBB")  # protocol, index, hatype, pkttype, halen: packet(7)
+
+
+class FrameAddresses(AddressTable):
+    """Senders of frames. A table of the source's own: interfaces have their names by socket."""
+
+    __slots__ = ("_names", "_sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
+        self._sock = sock
+        self._names: dict[int, str] = {}
+
+    def decode(self, name: bytes) -> Address:
+        """``(interface, protocol, packet type, hardware type, hardware address)``, packet(7)."""
+        protocol, index, hatype, pkttype, halen = _SOCKADDR_LL.unpack_from(name)
+        if index not in self._names:
+            self._names[index] = link_name(self._sock, index)
+        hardware = name[_SOCKADDR_LL.size :][:halen]
+        number = int.from_bytes(protocol, "big")
+        return self._names[index], number, pkttype, hatype, hardware
+
+
+class PacketSource(MessageSource):
+    """An AF_PACKET socket, read by ``recvmmsg``."""
+
+    __slots__ = ()
+
+    def _first_peers(self) -> AddressTable:
+        return FrameAddresses(self.sock)
+
+    def _renew_peers(self) -> None:
+        self._use_peers(FrameAddresses(self.sock))
