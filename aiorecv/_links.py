@@ -25,18 +25,18 @@ def link_name(sock: socket.socket, index: int) -> str:
     return os.fsdecode(answer[:16].partition(b"\0")[0])
 
 
-def link_index(sock: socket.socket, name: str) -> int:
-    """The index of an interface.
-
-    Raises:
-        ValueError: If no interface can have that name.
-        OSError: ENODEV, if none has it.
-    """
-    encoded = os.fsencode(name)
-    if not 1 <= len(encoded) <= 15 or b"\0" in encoded:
+def check_link_name(name: object) -> None:
+    """Raise if no interface can have that name."""
+    if not isinstance(name, str):
+        raise TypeError(f"interface is a name, a str, not {name!r}")
+    if not 1 <= len(os.fsencode(name)) <= 15 or "\0" in name:
         raise ValueError(f"interface={name!r}: a name has from 1 to 15 bytes")
+
+
+def link_index(sock: socket.socket, name: str) -> int:
+    """The index of an interface; raises OSError (ENODEV) if none has that name."""
     try:
-        answer = fcntl.ioctl(sock.fileno(), _SIOCGIFINDEX, _IFREQ.pack(encoded, 0))
+        answer = fcntl.ioctl(sock.fileno(), _SIOCGIFINDEX, _IFREQ.pack(os.fsencode(name), 0))
     except OSError:
         raise OSError(errno.ENODEV, f"interface={name!r}: no interface has that name") from None
     return int(_IFREQ.unpack(answer)[1])

@@ -140,8 +140,8 @@ def open_unix(path: str | bytes | os.PathLike[str], **options: Unpack[ReceiveKey
 def from_socket(sock: socket.socket, **options: Unpack[ReceiveKeywords]) -> Receiver:
     """Receive from a socket that exists already; the receiver owns it from then on.
 
-    Any that gives packets will do: UDP, raw IP and ICMP, AF_UNIX (SOCK_DGRAM or SOCK_SEQPACKET)
-    and netlink. The receive options are those of ``open_udp``, but ``gro=None`` leaves the
+    Any that gives packets will do: UDP, raw IP and ICMP, AF_UNIX (SOCK_DGRAM or SOCK_SEQPACKET),
+    AF_PACKET and netlink. The receive options are those of ``open_udp``, but ``gro=None`` leaves the
     socket's own setting. ``detach()`` gives the socket back as it was. If this raises, the socket
     stays the caller's.
 

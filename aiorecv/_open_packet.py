@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import socket
+import struct
 from typing import Unpack
 
-from aiorecv._links import link_index
+from aiorecv._links import check_link_name, link_index
 from aiorecv._open import Opening, make_receiver
 from aiorecv._options import (
     ReceiveKeywords,
@@ -16,12 +17,14 @@ from aiorecv._options import (
 )
 from aiorecv._receiver import Receiver
 from aiorecv._sockets import raise_receive_buffer
-from aiorecv._threads import in_thread
+from aiorecv._threads import in_thread, start_thread
 
 _ETH_P_ALL = 0x0003
-# linux/if_packet.h; the socket module has neither.
+# linux/socket.h and linux/if_packet.h; the socket module has none of them.
 _SOL_PACKET = 263
-_PACKET_IGNORE_OUTGOING = 23
+_PACKET_ADD_MEMBERSHIP, _PACKET_IGNORE_OUTGOING = 1, 23
+_PACKET_MR_PROMISC = 1
+_MREQ = struct.Struct("@iHH8x")  # index, type, length of the address, address
 
 
 @takes_receive_options()
@@ -29,32 +32,49 @@ def open_packet(
     interface: str,
     *,
     protocol: int = _ETH_P_ALL,
+    promiscuous: bool = False,
     receive_buffer_size: int | None = 4 << 20,
     **options: Unpack[ReceiveKeywords],
 ) -> Opening:
     """Open an AF_PACKET socket and receive the frames that come in by an interface.
 
+    Frames are whole, from their link-layer header on, but for a VLAN tag, which the kernel takes
+    off: ``Metadata.VLAN`` tells of it. Those that this host sends are left out. On an interface
+    that is down this waits until it is up.
+
     Args:
-        interface: Its name.
-        protocol: The Ethernet protocol to receive (ETH_P_IP is 0x0800); 0x0003: all.
-        receive_buffer_size: As in ``open_udp``, as are the receive options, but for GRO.
+        interface: The name of the interface.
+        protocol: The protocol to receive, as in an Ethernet header (ETH_P_IP is 0x0800); 0x0003,
+            ETH_P_ALL: every one.
+        promiscuous: Have the interface receive frames to others, too, while this is open.
+        receive_buffer_size: As in ``open_udp``, as are the receive options, but for GRO. Slots are
+            of 65,664 bytes, which hold the largest frame.
 
     Raises:
         TypeError: At once, if an argument is of the wrong kind.
         ValueError: At once, if an argument is out of bounds.
         PermissionError: When awaited: without CAP_NET_RAW.
         OSError: When awaited: what the kernel says; ENODEV without such an interface.
+
+    Source: packet(7).
     """
     receive = ReceiveOptions(**options)
     check_buffer_size(receive_buffer_size)
+    check_link_name(interface)
+    _check_protocol(protocol)
+    if not isinstance(promiscuous, bool):
+        raise TypeError(f"promiscuous is True or False, not {promiscuous!r}")
 
     def make() -> socket.socket:
         sock = _new_socket()
         try:
-            link_index(sock, interface)  # a clear error, if there is none
+            index = link_index(sock, interface)
             sock.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, True)
             raise_receive_buffer(sock, receive_buffer_size)
-            # Not before: what other interfaces receive would be queued until then.
+            if promiscuous:
+                request = _MREQ.pack(index, _PACKET_MR_PROMISC, 0)
+                sock.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, request)
+            # No sooner, or frames of other interfaces would be queued until now.
             sock.bind((interface, protocol))
             return sock
         except BaseException:
@@ -62,14 +82,18 @@ def open_packet(
             raise
 
     async def open_() -> Receiver:
-        sock = await in_thread(make, socket.socket.close)
+        sock = await in_thread(make, _close_in_thread)
         try:
             return make_receiver(sock, receive, ours=True)
         except BaseException:
-            sock.close()
+            _close_in_thread(sock)
             raise
 
     return Opening(open_)
+
+
+def _close_in_thread(sock: socket.socket) -> None:
+    start_thread(sock.close)
 
 
 def _new_socket() -> socket.socket:
@@ -79,5 +103,12 @@ def _new_socket() -> socket.socket:
         raise PermissionError(
             errno.EPERM,
             "packet sockets need the capability CAP_NET_RAW: run as root, or give it to the "
-            "interpreter by setcap cap_net_raw=ep",
+            "program by setcap or systemd's AmbientCapabilities",
         ) from None
+
+
+def _check_protocol(protocol: object) -> None:
+    if not isinstance(protocol, int) or isinstance(protocol, bool):
+        raise TypeError(f"protocol is a number, such as 0x0800 for IPv4, not {protocol!r}")
+    if not 1 <= protocol <= 0xFFFF:
+        raise ValueError(f"protocol={protocol:#x}: give from 0x0001 to 0xffff; 0x0003 is every one")

@@ -41,6 +41,9 @@ class Metadata(enum.Flag):
     DROPS = enum.auto()
     """How many queue entries were dropped before it (SO_RXQ_OVFL)."""
 
+    VLAN = enum.auto()
+    """The VLAN tag of a frame, which the kernel takes off it (PACKET_AUXDATA)."""
+
     RAW = enum.auto()
     """All ancillary data, unparsed."""
 
@@ -54,6 +57,7 @@ class Details(NamedTuple):
     tos: int | None = None
     ttl: int | None = None
     drops: int | None = None
+    vlan: tuple[int, int] | None = None
     raw: tuple[Ancillary, ...] | None = None
 
 
@@ -98,6 +102,12 @@ class Packet:
     """Queue entries the kernel had dropped of this socket before it queued this packet, modulo
     2**32, since the socket was made."""
 
+    vlan: tuple[int, int] | None = None
+    """A frame's VLAN tag, which is not in ``data``: ``(tci, tpid)``.
+
+    The low 12 bits of ``tci`` number the VLAN; ``tpid`` is 0x8100 (802.1Q) or 0x88a8 (802.1ad).
+    """
+
     raw: tuple[tuple[int, int, bytes], ...] | None = None
     """All ancillary data: ``(level, type, data)`` for each control message.
 
@@ -121,6 +131,7 @@ def details(slab: Slab, message: int, asked: Metadata) -> Details:
         told.ttl if Metadata.TTL in asked and told.ttl >= 0 else None,
         # The kernel is silent while the count is zero.
         told.drops if with_drops else None,
+        (told.vlan_tci, told.vlan_tpid) if Metadata.VLAN in asked and told.vlan_tpid >= 0 else None,
         tuple(ancillary(slab, message)) if Metadata.RAW in asked else None,
     )
 

@@ -36,11 +36,14 @@ _IPV6 = {
     Metadata.TOS: (socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS),
     Metadata.TTL: (socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT),
 }
+_VLAN = (263, 8)  # SOL_PACKET, PACKET_AUXDATA: linux/socket.h, linux/if_packet.h
 _OF_IP = Metadata.DESTINATION | Metadata.TOS | Metadata.TTL
 # What the kernel never tells of a family. (AF_UNIX drops nothing: a count of 0 is the truth.)
 _UNTOLD: dict[int, Metadata] = {
-    socket.AF_UNIX: _OF_IP,
-    socket.AF_NETLINK: _OF_IP | Metadata.TIMESTAMP | Metadata.DROPS,
+    socket.AF_INET: Metadata.VLAN,
+    socket.AF_INET6: Metadata.VLAN,
+    socket.AF_UNIX: _OF_IP | Metadata.VLAN,
+    socket.AF_NETLINK: _OF_IP | Metadata.VLAN | Metadata.TIMESTAMP | Metadata.DROPS,
     socket.AF_PACKET: _OF_IP,
 }
 _IP_FAMILIES = (socket.AF_INET, socket.AF_INET6)
@@ -130,13 +133,16 @@ class SocketOptions:
             self._before.append((level, name, before))
 
     def _ask_for(self, kind: Kind, metadata: Metadata) -> None:
-        untold = metadata & _UNTOLD.get(kind.family, Metadata.NONE)
+        untold = metadata & _UNTOLD[kind.family]
         if untold:
-            raise ValueError(f"metadata={untold}: only IP sockets have that")
+            who = "AF_PACKET" if untold is Metadata.VLAN else "IP"
+            raise ValueError(f"metadata={untold}: only {who} sockets have that")
         if Metadata.TIMESTAMP in metadata:
             self.set(*_TIMESTAMP, True)
         if Metadata.DROPS in metadata:
             self.set(*_DROPS, True)
+        if Metadata.VLAN in metadata:
+            self.set(*_VLAN, True)
         for flag in metadata & _OF_IP:
             # An IPv6 socket also gets IPv4 packets, and tells of them by the IPv4 options.
             self.set(*_IPV4[flag], True)
@@ -195,7 +201,8 @@ def raise_receive_buffer(sock: socket.socket, size: int | None) -> None:
     if size is None:
         return
     # The cap may lie below the default, and then no call could bring the default back.
-    with socket.socket(sock.family, sock.type) as probe:
+    # Not of the same family: to close a packet socket takes milliseconds.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         before = probe.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
         raised = probe.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) > before

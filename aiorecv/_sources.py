@@ -22,7 +22,7 @@ from aiorecv._packet import Metadata
 from aiorecv._payloads import BYTES_SHIFT, ONE_PEER, RECEIVED_MASK, is_full
 from aiorecv._rights import RightsBatch
 from aiorecv._slabs import Slab, SlabPool
-from aiorecv._statistics import KernelDrops
+from aiorecv._statistics import KernelDrops, PacketDrops
 
 if TYPE_CHECKING:
     from aiorecv._native._core import ReceiverStruct
@@ -62,6 +62,8 @@ class MessageSource:
         "sock",
     )
 
+    _drop_counter: type[KernelDrops | PacketDrops] = KernelDrops
+
     def __init__(
         self,
         sock: socket.socket,
@@ -81,7 +83,7 @@ class MessageSource:
         if sock.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == socket.AF_UNIX:
             self._take_descriptors(Metadata.RAW in metadata)
         self._metadata = metadata
-        self._drops = KernelDrops(sock)
+        self._drops = self._drop_counter(sock)
         self._memory = memory
         self._slab = _NO_SLAB  # of a read that nobody has taken yet
         self._stacks = memory.pool.stacks(slot_size)

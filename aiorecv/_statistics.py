@@ -11,6 +11,8 @@ import attrs
 _SO_MEMINFO = 55
 _SK_MEMINFO_DROPS = 8
 _WORD = 4
+# linux/socket.h and linux/if_packet.h.
+_SOL_PACKET, _PACKET_STATISTICS = 263, 6
 
 
 @attrs.frozen
@@ -57,7 +59,8 @@ class ReceiverStatistics:
     """Queue entries the kernel threw away because the receive buffer was full.
 
     With GRO an entry may be a whole train. Source: SO_MEMINFO, SK_MEMINFO_DROPS,
-    net/core/sock.c; 32 bits in the kernel, so differences are added up modulo 2**32.
+    net/core/sock.c; 32 bits in the kernel, so differences are added up modulo 2**32. For packet
+    sockets PACKET_STATISTICS, packet(7).
     """
 
     ancillary_truncated: int
@@ -103,6 +106,30 @@ class SenderStatistics:
 
     dropped: int
     """Packets given to an endpoint that was closed, or that aborted before it could send them."""
+
+
+class PacketDrops:
+    """What the kernel has dropped of a packet socket's queue since this object was made.
+
+    Source: packet(7), PACKET_STATISTICS, which reading sets to 0.
+    """
+
+    __slots__ = ("_sock", "total")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._take()  # what was before
+        self.total = 0
+
+    def update(self) -> int:
+        """Ask the kernel, and return the total. A closed socket keeps what was seen last."""
+        if self._sock.fileno() != -1:
+            self.total += self._take()
+        return self.total
+
+    def _take(self) -> int:
+        told = self._sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 2 * _WORD)
+        return int.from_bytes(told[_WORD:], sys.byteorder)  # behind the packets that came
 
 
 class KernelDrops:

@@ -105,7 +105,7 @@ class DatagramTransport(asyncio.DatagramTransport, asyncio.Transport):
                     f"unclosed transport {self!r}", ResourceWarning, source=self, stacklevel=2
                 )
             self._feed.stop()
-            self._sock.close()
+            self._reader.source.close()
 
     # Protocol and state
 

@@ -37,6 +37,8 @@ class DetailsStruct:
     tos: int
     ttl: int
     interface: int
+    vlan_tci: int
+    vlan_tpid: int
     family: int
     destination: Any
 

@@ -83,6 +83,8 @@ struct aiorecv_details {
     int32_t tos;
     int32_t ttl;
     uint32_t interface;
+    int32_t vlan_tci;
+    int32_t vlan_tpid;
     int32_t family;          /* of destination: AF_INET, AF_INET6 or 0 */
     uint8_t destination[16]; /* as inet_ntop(3) takes it */
 };

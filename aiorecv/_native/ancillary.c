@@ -2,11 +2,18 @@
 #define _GNU_SOURCE
 #include "ancillary.h"
 
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef UDP_GRO
+#define UDP_GRO 104 /* linux/udp.h; older C libraries lack it */
+#endif
 
 /* asm-generic/socket.h; 64-bit systems send the first, 32-bit ones with 64-bit time the second. */
 enum { TIMESTAMPNS_OLD = 35, TIMESTAMPNS_NEW = 64, RXQ_OVFL = 40 };
@@ -84,6 +91,52 @@ static uint64_t nanoseconds(const struct control *control)
     return 0;
 }
 
+/* What PACKET_AUXDATA tells of a frame; false if the message is of another kind. */
+static bool auxdata_of(const struct control *control, struct tpacket_auxdata *told)
+{
+    if (control->level != SOL_PACKET || control->type != PACKET_AUXDATA ||
+        control->size < sizeof(*told))
+        return false;
+    memcpy(told, control->data, sizeof(*told));
+    return true;
+}
+
+struct told aiorecv_told(const struct aiorecv_slab *slab, uint32_t i)
+{
+    struct controls walk = aiorecv_controls(slab, i);
+    struct told told = {0, 0};
+    struct control control;
+    struct tpacket_auxdata auxdata;
+
+    while (aiorecv_next_control(&walk, &control)) {
+        /* An int, though the size fits 16 bits. */
+        if (control.level == IPPROTO_UDP && control.type == UDP_GRO &&
+            control.size >= sizeof(int32_t)) {
+            int32_t size = aiorecv_control_int(&control);
+
+            told.segment = size > 0 ? (uint32_t)size : 0;
+            break;
+        }
+        if (auxdata_of(&control, &auxdata)) {
+            told.wire_length = auxdata.tp_len;
+            break;
+        }
+    }
+    return told;
+}
+
+static void of_packet(const struct control *control, struct aiorecv_details *details)
+{
+    struct tpacket_auxdata told;
+
+    if (!auxdata_of(control, &told) || !(told.tp_status & TP_STATUS_VLAN_VALID))
+        return;
+    details->vlan_tci = told.tp_vlan_tci;
+    /* Linux before 3.14 tells of 802.1Q tags alone. */
+    details->vlan_tpid =
+        told.tp_status & TP_STATUS_VLAN_TPID_VALID ? told.tp_vlan_tpid : ETH_P_8021Q;
+}
+
 static void of_socket(const struct control *control, struct aiorecv_details *details)
 {
     if (control->type == RXQ_OVFL)
@@ -133,7 +186,7 @@ void aiorecv_detail(const struct aiorecv_slab *slab, uint32_t message,
     struct control control;
 
     memset(details, 0, sizeof(*details));
-    details->tos = details->ttl = -1;
+    details->tos = details->ttl = details->vlan_tci = details->vlan_tpid = -1;
     details->cut = slab->headers[message].msg_hdr.msg_flags & MSG_CTRUNC;
     while (aiorecv_next_control(&walk, &control)) {
         if (control.level == SOL_SOCKET)
@@ -142,5 +195,7 @@ void aiorecv_detail(const struct aiorecv_slab *slab, uint32_t message,
             of_ipv4(&control, details);
         else if (control.level == IPPROTO_IPV6)
             of_ipv6(&control, details);
+        else if (control.level == SOL_PACKET)
+            of_packet(&control, details);
     }
 }

@@ -27,5 +27,13 @@ bool aiorecv_next_control(struct controls *walk, struct control *control);
 /* The control message's first bytes as an int; 0 if it has fewer. */
 int32_t aiorecv_control_int(const struct control *control);
 
+/* What decides how many packets a message is, and whether it is whole; 0: not told. */
+struct told {
+    uint32_t segment;     /* bytes a segment of a train (UDP_GRO) */
+    uint32_t wire_length; /* of a frame before a filter cut it (PACKET_AUXDATA) */
+};
+
+struct told aiorecv_told(const struct aiorecv_slab *slab, uint32_t i);
+
 /* Close the descriptors that message i carries. */
 void aiorecv_close_passed(const struct aiorecv_slab *slab, uint32_t i);

@@ -14,15 +14,14 @@ def contract(header: Path) -> str:
     return "\n".join(line for line in lines if not line.startswith("#"))
 
 
+NAMES = ("slab", "peers", "ancillary", "descriptor", "receive", "layout", "send")
+
 ffi = FFI()
 ffi.cdef(contract(HERE / "aiorecv.h"))
 ffi.set_source(
     "aiorecv._native._core",
     '#include "aiorecv.h"',
-    sources=[
-        str(HERE / name)
-        for name in ("slab.c", "peers.c", "ancillary.c", "descriptor.c", "receive.c", "send.c")
-    ],
+    sources=[str(HERE / f"{name}.c") for name in NAMES],
     include_dirs=[str(HERE)],
     depends=[str(HERE / name) for name in ("aiorecv.h", "peers.h", "ancillary.h")],
     extra_compile_args=[

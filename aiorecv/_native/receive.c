@@ -4,15 +4,9 @@
 #include "peers.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/udp.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
-
-#ifndef UDP_GRO
-#define UDP_GRO 104 /* linux/udp.h; older C libraries lack it */
-#endif
 
 /* What the decoder has found in one read. */
 struct findings {
@@ -86,24 +80,6 @@ static struct findings decode(struct aiorecv_peers *peers, struct aiorecv_slab *
     return found;
 }
 
-/* The segment size that UDP_GRO reported for message i, or 0. */
-static uint32_t segment_size(const struct aiorecv_slab *slab, uint32_t i)
-{
-    struct controls walk = aiorecv_controls(slab, i);
-    struct control control;
-
-    while (aiorecv_next_control(&walk, &control)) {
-        /* An int, though the size fits 16 bits. */
-        if (control.level == IPPROTO_UDP && control.type == UDP_GRO &&
-            control.size >= sizeof(int32_t)) {
-            int32_t size = aiorecv_control_int(&control);
-
-            return size > 0 ? (uint32_t)size : 0;
-        }
-    }
-    return 0;
-}
-
 /* How many packets a message of `length` bytes is. */
 static uint32_t packets_in(uint32_t length, uint32_t segment)
 {
@@ -118,9 +94,10 @@ static void decode_odd(struct aiorecv_receiver *receiver, struct aiorecv_slab *s
     for (uint32_t i = 0; i < received; i++) {
         int flags = slab->headers[i].msg_hdr.msg_flags;
         uint32_t length = slab->lengths[i];
-        uint32_t segment = segment_size(slab, i);
+        struct told told = aiorecv_told(slab, i);
+        uint32_t segment = told.segment;
 
-        if (flags & MSG_TRUNC) {
+        if (flags & MSG_TRUNC || told.wire_length > length) {
             receiver->truncated++;
             if (segment && segment < length) {
                 slab->lengths[i] = length - length % segment;
@@ -235,61 +212,4 @@ int64_t aiorecv_receive(struct aiorecv_receiver *receiver, struct aiorecv_slab *
     count(receiver, code & AIORECV_TRAINS ? slab->packets : (uint32_t)received, found.bytes,
           received == wanted, polled);
     return code;
-}
-
-/* Fill in one message's packets, from entry `packet` on; returns the next free entry. */
-static uint32_t lay_out_message(const struct aiorecv_slab *slab, uint32_t i, uint32_t segment,
-                                const struct aiorecv_layout *layout, uint32_t packet)
-{
-    bool cut = slab->headers[i].msg_hdr.msg_flags & MSG_TRUNC;
-    uint32_t left = slab->lengths[i];
-    uint32_t step = segment ? segment : left;
-    uint32_t offset = i * slab->stride;
-    struct aiorecv_details details = {0};
-
-    if (layout->timestamps_ns)
-        aiorecv_detail(slab, i, &details);
-    do {
-        uint32_t length = smaller(left, step);
-
-        left -= length;
-        layout->offsets[packet] = offset;
-        layout->lengths[packet] = length;
-        layout->wire_lengths[packet] = length;
-        layout->truncated[packet] = cut && !left;
-        if (layout->timestamps_ns)
-            layout->timestamps_ns[packet] = details.timestamp_ns;
-        offset += length;
-        packet++;
-    } while (left);
-    if (cut && !segment) {
-        /* Cut inside its first segment, a train tells that segment's length, not its own. */
-        uint32_t first = segment_size(slab, i);
-        uint32_t wire = slab->headers[i].msg_len;
-
-        layout->wire_lengths[packet - 1] = first ? smaller(first, wire) : wire;
-    }
-    return packet;
-}
-
-uint32_t aiorecv_lay_out(const struct aiorecv_slab *slab, int64_t read,
-                         const struct aiorecv_layout *layout)
-{
-    uint32_t received = (uint32_t)read & AIORECV_RECEIVED_MASK;
-    uint32_t packet = 0;
-
-    for (uint32_t i = 0; i < received; i++)
-        packet = lay_out_message(slab, i, read & AIORECV_TRAINS ? slab->segments[i] : 0, layout,
-                                 packet);
-    return packet;
-}
-
-void aiorecv_pack(const struct aiorecv_slab *slab, uint32_t received, uint8_t *to)
-{
-    const uint8_t *slot = slab->memory;
-
-    for (uint32_t i = 0; i < received; i++, slot += slab->stride) {
-        memcpy(to, slot, slab->lengths[i]);
-        to += slab->lengths[i];
-    }
 }
