@@ -9,6 +9,7 @@ from aiorecv._errors import (
     ReceiverBusyError,
     ReceiverClosedError,
 )
+from aiorecv._fanout import Fanout
 from aiorecv._loop import loop_factory
 from aiorecv._open import from_socket, open_udp, open_unix
 from aiorecv._open_packet import open_packet
@@ -27,6 +28,7 @@ __all__ = [
     "BatchProtocol",
     "BatchReleasedError",
     "DatagramTransport",
+    "Fanout",
     "FixedWindow",
     "Metadata",
     "Packet",

@@ -10,6 +10,7 @@ import attrs
 
 from aiorecv._memory import memory_of
 from aiorecv._options import ReceiveOptions
+from aiorecv._packet_readiness import PacketReadiness
 from aiorecv._packet_source import PacketSource
 from aiorecv._reader import Reader, claim_window, unclaim_window
 from aiorecv._readiness import Readiness
@@ -51,7 +52,7 @@ def start_engine(
         # Last, since these touch what the caller has: the socket, and its place on the loop.
         changed = SocketOptions(sock, kind, options, ours=ours)
         try:
-            readiness = Readiness(loop, sock.fileno(), reader.ask_again)
+            readiness = _readiness(loop, source, reader.ask_again)
         except BaseException:
             changed.restore()
             raise
@@ -59,6 +60,14 @@ def start_engine(
         unclaim_window(window)
         raise
     return Engine(loop, reader, readiness, changed, options.turn_limit)
+
+
+def _readiness(
+    loop: asyncio.AbstractEventLoop, source: MessageSource, unheard: Callable[[], object]
+) -> Readiness:
+    if isinstance(source, PacketSource):
+        return PacketReadiness(loop, source, unheard)
+    return Readiness(loop, source.sock.fileno(), unheard)
 
 
 def _kind_of_source(kind: Kind) -> type[MessageSource]:

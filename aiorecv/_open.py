@@ -141,9 +141,9 @@ def from_socket(sock: socket.socket, **options: Unpack[ReceiveKeywords]) -> Rece
     """Receive from a socket that exists already; the receiver owns it from then on.
 
     Any that gives packets will do: UDP, raw IP and ICMP, AF_UNIX (SOCK_DGRAM or SOCK_SEQPACKET),
-    AF_PACKET and netlink. The receive options are those of ``open_udp``, but ``gro=None`` leaves the
-    socket's own setting. ``detach()`` gives the socket back as it was. If this raises, the socket
-    stays the caller's.
+    AF_PACKET and netlink. The receive options are those of ``open_udp``, but ``gro=None`` leaves
+    the socket's own setting. ``detach()`` gives the socket back as it was. If this raises, the
+    socket stays the caller's.
 
     Raises:
         TypeError: If ``sock`` is no ``socket.socket``, or an option is of the wrong kind.
@@ -160,9 +160,12 @@ def make_receiver(
     *,
     ours: bool,
     on_close: Callable[[], object] | None = None,
+    fanout_group: int | None = None,
 ) -> Receiver:
     """A receiver for ``sock`` on the running loop; if this raises, the socket is as it was."""
     engine = start_engine(sock, options, ours=ours, on_close=on_close)
+    if fanout_group is not None:
+        engine.reader.source.fanout_group = fanout_group
     delivery = Delivery(engine.loop, engine.reader, engine.readiness, engine.turn_limit)
     return Receiver(engine.loop, engine.reader, delivery, engine.options)
 

@@ -7,6 +7,8 @@ import socket
 import struct
 from typing import Unpack
 
+from aiorecv._fanout import Fanout, join_fanout
+from aiorecv._filters import REJECT_ALL, attach, detach
 from aiorecv._links import check_link_name, link_index
 from aiorecv._open import Opening, make_receiver
 from aiorecv._options import (
@@ -32,6 +34,7 @@ def open_packet(
     interface: str,
     *,
     protocol: int = _ETH_P_ALL,
+    fanout: Fanout | None = None,
     promiscuous: bool = False,
     receive_buffer_size: int | None = 4 << 20,
     **options: Unpack[ReceiveKeywords],
@@ -46,6 +49,7 @@ def open_packet(
         interface: The name of the interface.
         protocol: The protocol to receive, as in an Ethernet header (ETH_P_IP is 0x0800); 0x0003,
             ETH_P_ALL: every one.
+        fanout: Share the frames with other receivers: each gets some of them, as this says.
         promiscuous: Have the interface receive frames to others, too, while this is open.
         receive_buffer_size: As in ``open_udp``, as are the receive options, but for GRO. Slots are
             of 65,664 bytes, which hold the largest frame.
@@ -62,10 +66,12 @@ def open_packet(
     check_buffer_size(receive_buffer_size)
     check_link_name(interface)
     _check_protocol(protocol)
+    if not (fanout is None or isinstance(fanout, Fanout)):
+        raise TypeError(f"fanout is a Fanout, or None, not {fanout!r}")
     if not isinstance(promiscuous, bool):
         raise TypeError(f"promiscuous is True or False, not {promiscuous!r}")
 
-    def make() -> socket.socket:
+    def make() -> tuple[socket.socket, int | None]:
         sock = _new_socket()
         try:
             index = link_index(sock, interface)
@@ -74,26 +80,36 @@ def open_packet(
             if promiscuous:
                 request = _MREQ.pack(index, _PACKET_MR_PROMISC, 0)
                 sock.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, request)
-            # No sooner, or frames of other interfaces would be queued until now.
-            sock.bind((interface, protocol))
-            return sock
+            return sock, _bind(sock, (interface, protocol), fanout)
         except BaseException:
             sock.close()
             raise
 
     async def open_() -> Receiver:
-        sock = await in_thread(make, _close_in_thread)
+        sock, group = await in_thread(make, lambda made: start_thread(made[0].close))
         try:
-            return make_receiver(sock, receive, ours=True)
+            return make_receiver(sock, receive, ours=True, fanout_group=group)
         except BaseException:
-            _close_in_thread(sock)
+            start_thread(sock.close)
             raise
 
     return Opening(open_)
 
 
-def _close_in_thread(sock: socket.socket) -> None:
-    start_thread(sock.close)
+def _bind(sock: socket.socket, address: tuple[str, int], fanout: Fanout | None) -> int | None:
+    """Let frames in, no sooner, or those of other interfaces would be queued before.
+
+    Returns the number of the fanout group.
+    """
+    if fanout is None:
+        sock.bind(address)
+        return None
+    # Only what is bound can join, and what came in between would be received twice.
+    attach(sock, REJECT_ALL)
+    sock.bind(address)
+    group = join_fanout(sock, fanout)
+    detach(sock)
+    return group
 
 
 def _new_socket() -> socket.socket:

@@ -6,11 +6,13 @@ import errno
 import os
 import socket
 import struct
+from collections.abc import Callable
 from functools import partial
 
 from aiorecv._addresses import Address, AddressTable
 from aiorecv._links import link_name
-from aiorecv._sources import MessageSource
+from aiorecv._packet import Metadata
+from aiorecv._sources import LoopMemory, MessageSource
 from aiorecv._statistics import PacketDrops
 from aiorecv._threads import start_thread
 
@@ -40,18 +42,38 @@ class FrameAddresses(AddressTable):
 class PacketSource(MessageSource):
     """An AF_PACKET socket, read by ``recvmmsg``."""
 
-    __slots__ = ()
+    __slots__ = ("_end", "on_link_down")
 
     _drop_counter = PacketDrops
 
+    def __init__(
+        self,
+        sock: socket.socket,
+        memory: LoopMemory,
+        slot_size: int,
+        metadata: Metadata = Metadata.NONE,
+    ) -> None:
+        super().__init__(sock, memory, slot_size, metadata)
+        self.on_link_down: Callable[[], object] | None = None
+        self._end: OSError | None = None
+
     def read(self, slots: int, polled: bool) -> int:
-        """The same; a link that goes down may come back under another name."""
+        """The same; a link that goes down may come back under another name, or not at all."""
         try:
-            return super().read(slots, polled)
+            read = super().read(slots, polled)
         except OSError as error:
             if error.errno == errno.ENETDOWN:
                 self._renew_peers()
+                if self.on_link_down is not None:
+                    self.on_link_down()
             raise
+        if not read and self._end is not None:
+            raise self._end
+        return read
+
+    def end_when_drained(self, error: OSError) -> None:
+        """Nothing comes any more: behind what is queued, reading raises this."""
+        self._end = error
 
     def close(self) -> None:
         """The same, without the milliseconds that it takes: packet_release in af_packet.c."""

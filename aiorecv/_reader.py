@@ -260,7 +260,8 @@ class Reader:
             self._close()
             return
         self.errors += 1
-        self.last_error = error
+        # A copy: this one, once raised, knows by its traceback who reads, which would be a cycle.
+        self.last_error = OSError(*error.args)
         if error.errno not in _HEALING:
             self._close()
             raise error

@@ -186,6 +186,11 @@ class Receiver:
         """The peer the socket is connected to, as when it was opened; None if it is not."""
         return self._remote_addr
 
+    @property
+    def fanout_group(self) -> int | None:
+        """The number of the ``Fanout`` group it was opened with, for others to join; or None."""
+        return self._reader.source.fanout_group
+
     def join_multicast(
         self, group: str, interface: str | int | None = None, source: str | None = None
     ) -> None:

@@ -56,6 +56,7 @@ class MessageSource:
         "_slab",
         "_stacks",
         "core",
+        "fanout_group",
         "on_close",
         "receive_buffer_size",
         "slot_size",
@@ -79,6 +80,7 @@ class MessageSource:
         self.slot_size = slot_size
         self.receive_buffer_size = 0
         self.on_close: Callable[[], object] | None = None
+        self.fanout_group: int | None = None
         self._make_batch: type[LeasedBatch] = LeasedBatch
         if sock.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == socket.AF_UNIX:
             self._take_descriptors(Metadata.RAW in metadata)

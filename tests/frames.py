@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import aiorecv
-from tests.namespaces import add_veth, new_network
+from tests.namespaces import add_veth, new_network, set_up
 
-OURS = 0x88B5  # for experiments (IEEE 802)
+OURS, PROBE = 0x88B5, 0x88B6  # for experiments (IEEE 802)
 BROADCAST = "ffffffffffff"
 _SOL_PACKET, _PACKET_VNET_HDR = 263, 15
 
@@ -36,6 +36,24 @@ def new_wire() -> Iterator[socket.socket]:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sock:
             sock.bind(("veth1", 0))
             yield sock
+
+
+def set_up_again(wire: socket.socket, interface: str = "veth0") -> None:
+    """Switch the end where frames come in on again; they do from then on.
+
+    The kernel lets the sending end send in a work queue, at most once a second, and tells of it
+    too early: net/core/link_watch.c.
+    """
+    set_up(interface)
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as probe:
+        probe.bind((interface, PROBE))
+        probe.settimeout(0.01)
+        for _ in range(1_000):
+            with contextlib.suppress(OSError):
+                wire.send(frame(bytes(46), protocol=PROBE))
+                probe.recv(100)
+                return
+    raise TimeoutError(f"nothing comes in by {interface}")
 
 
 def tcp_frame(size: int, source: int = 1) -> bytes:

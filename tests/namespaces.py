@@ -19,11 +19,11 @@ from collections.abc import Iterator
 import pytest
 
 _CLONE_NEWNET = 0x40000000
-_SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x8913, 0x8914
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFNAME = 0x8913, 0x8914, 0x8923
 _IFF_UP, _IFF_RUNNING = 0x1, 0x40
 
 # linux/rtnetlink.h, linux/if_link.h and linux/if_addr.h.
-_RTM_NEWLINK, _RTM_NEWADDR = 16, 20
+_RTM_NEWLINK, _RTM_DELLINK, _RTM_NEWADDR = 16, 17, 20
 _REQUEST, _ACK, _EXCLUSIVE, _CREATE = 0x1, 0x4, 0x200, 0x400
 _IFLA_IFNAME, _IFLA_LINKINFO = 3, 18
 _IFLA_INFO_KIND, _IFLA_INFO_DATA, _VETH_INFO_PEER = 1, 2, 1
@@ -74,6 +74,19 @@ def add_veth(name: str, peer: str) -> None:
     set_up(peer)
     _await_running(name)
     _await_running(peer)
+
+
+def rename(interface: str, name: str) -> None:
+    """Give an interface another name."""
+    request = struct.pack("@16s16s8x", interface.encode(), name.encode())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        fcntl.ioctl(sock, _SIOCSIFNAME, request)
+
+
+def remove(interface: str) -> None:
+    """Remove an interface, and so the other end of its wire."""
+    index = socket.if_nametoindex(interface)
+    _request(_RTM_DELLINK, struct.pack("=BxHiII", 0, 0, index, 0, 0), more=0)
 
 
 def add_address(interface: str, address: str, *, label: str | None = None) -> None:
@@ -136,9 +149,9 @@ def _attribute(kind: int, data: bytes) -> bytes:
     return packed.ljust(-(-len(packed) // 4) * 4, b"\0")
 
 
-def _request(kind: int, payload: bytes) -> None:
+def _request(kind: int, payload: bytes, more: int = _EXCLUSIVE | _CREATE) -> None:
     """Ask the kernel for a change, and raise what it says against it."""
-    flags = _REQUEST | _ACK | _EXCLUSIVE | _CREATE
+    flags = _REQUEST | _ACK | more
     head = struct.pack("=IHHII", 16 + len(payload), kind, flags, next(_numbers), 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
         sock.send(head + payload)

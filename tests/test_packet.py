@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 
@@ -90,7 +91,7 @@ async def test_every_protocol_is_received_unless_one_is_asked_for(wire):
         for protocol in (OURS, 0x88B6):
             wire.send(frame(bytes(50), protocol=protocol))
 
-        received = [addr[1] for _, addr in await receive_all(every, 2) if addr[1] in (OURS, 0x88B6)]
+        received = [addr[1] for _, addr in await receive_all(every, 2)]
 
         assert received == [OURS, 0x88B6]
         assert [addr[1] for _, addr in await receive_all(one, 1)] == [0x88B6]
@@ -348,7 +349,7 @@ def test_without_the_capability_the_error_names_it(tmp_path):
     assert "CAP_NET_RAW" in done.stdout, done.stderr
 
 
-def _hardware_address(interface: str) -> bytes:
+def _hardware_address(interface: str) -> Any:
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sock:
         sock.bind((interface, 0))
         return sock.getsockname()[4]
@@ -364,7 +365,7 @@ def _is_promiscuous(interface: str) -> bool:
     while position < len(answer):
         size, kind = struct.unpack_from("=HH", answer, position)
         if kind == 30:  # IFLA_PROMISCUITY
-            return struct.unpack_from("=I", answer, position + 4)[0] > 0
+            return any(answer[position + 4 : position + 8])
         position += -(-size // 4) * 4
     raise AssertionError("the kernel does not tell")
 

@@ -192,6 +192,12 @@ int aiorecv_hung_up(int fd);
 /* Whether `fd` can report errors: it is connected, or asks for them by IP_RECVERR. */
 int aiorecv_can_fail(int fd);
 
+/*
+ * Whether the interface that a packet socket is bound to is up (1), down (0) or gone (-1). 1 for any
+ * other descriptor.
+ */
+int aiorecv_link(int fd);
+
 /* Make the headers of one send, or return NULL with errno. */
 struct aiorecv_outbox *aiorecv_outbox_new(void);
 void aiorecv_outbox_free(struct aiorecv_outbox *outbox);

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "aiorecv.h"
 
+#include <linux/if_packet.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -44,6 +46,24 @@ int aiorecv_can_fail(int fd)
     if (!is_ip(fd))
         return option(fd, SOL_SOCKET, SO_DOMAIN) != AF_UNIX;
     return queues_errors(fd);
+}
+
+int aiorecv_link(int fd)
+{
+    struct sockaddr_ll name;
+    socklen_t size = sizeof(name);
+    struct ifreq request;
+
+    memset(&request, 0, sizeof(request));
+    if (getsockname(fd, (struct sockaddr *)&name, &size) < 0 || name.sll_family != AF_PACKET ||
+        name.sll_ifindex == 0)
+        return 1;
+    /* -1 once its interface was removed: packet_notifier in net/packet/af_packet.c. */
+    request.ifr_ifindex = name.sll_ifindex;
+    if (name.sll_ifindex < 0 || ioctl(fd, SIOCGIFNAME, &request) < 0 ||
+        ioctl(fd, SIOCGIFFLAGS, &request) < 0)
+        return -1;
+    return (request.ifr_flags & IFF_UP) != 0;
 }
 
 int aiorecv_drain_errors(int fd)
