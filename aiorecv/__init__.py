@@ -15,6 +15,7 @@ from aiorecv._open import from_socket, open_udp, open_unix
 from aiorecv._open_packet import open_packet
 from aiorecv._packet import Metadata, Packet
 from aiorecv._receiver import Receiver
+from aiorecv._ring import RingConfig
 from aiorecv._sender import Sender
 from aiorecv._statistics import ReceiverStatistics, SenderStatistics
 from aiorecv._transport import BatchProtocol, DatagramTransport
@@ -38,6 +39,7 @@ __all__ = [
     "ReceiverBusyError",
     "ReceiverClosedError",
     "ReceiverStatistics",
+    "RingConfig",
     "Sender",
     "SenderStatistics",
     "WindowPolicy",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import repeat
+from itertools import product, repeat
 from typing import Self, TypeAlias, overload
 
 from aiorecv._addresses import Address
 from aiorecv._errors import BatchReleasedError
 from aiorecv._packet import NOTHING, Details, Metadata, Packet
-from aiorecv._payloads import BYTES_SHIFT, RECEIVED_MASK, SLOTS_SHIFT, TRAINS, Layout, is_full
+from aiorecv._payloads import Layout
 
 Pair: TypeAlias = tuple[bytes, Address]
 
@@ -32,13 +32,11 @@ class PacketBatch(ABC):
     ``len()``, ``nbytes``, ``polled``, ``full`` and ``slots`` still answer.
     """
 
-    __slots__ = ("__weakref__", "_count", "_layout", "_metadata", "_read", "polled")
+    __slots__ = ("__weakref__", "_count", "_layout", "_metadata", "polled")
 
     _count: int
     _layout: Layout | None
     _metadata: Metadata
-    _read: int
-
     polled: bool
     """Whether the read had to wait until the descriptor was reported readable."""
 
@@ -49,24 +47,22 @@ class PacketBatch(ABC):
         return f"<PacketBatch of {self._count} packets, {self.nbytes} bytes>"
 
     @property
+    @abstractmethod
     def nbytes(self) -> int:
         """Payload bytes of all packets together."""
-        return self._read >> BYTES_SHIFT
 
     @property
+    @abstractmethod
     def slots(self) -> int:
-        """Slots the read offered the kernel."""
-        return self._read >> SLOTS_SHIFT & RECEIVED_MASK
+        """Slots the read offered the kernel. Of a ring: the packets of the block."""
 
     @property
+    @abstractmethod
     def full(self) -> bool:
-        """Whether the read filled every slot, so that there may have been more."""
-        return is_full(self._read)
+        """Whether the read filled every slot, so that there may have been more.
 
-    @property
-    def _received(self) -> int:
-        """Slots the read filled: with GRO fewer than there are packets."""
-        return self._read & RECEIVED_MASK
+        Of a ring: whether the block was full, and not handed over by its timer.
+        """
 
     @abstractmethod
     def __iter__(self) -> Iterator[Pair]: ...
@@ -186,21 +182,38 @@ def released_error() -> BatchReleasedError:
     )
 
 
+def paired(data: Sequence[bytes], senders: Sequence[Address]) -> Iterator[Pair]:
+    """The packets of a portion as pairs."""
+    return product(data, senders) if len(senders) == 1 else zip(data, senders, strict=True)
+
+
 class CopiedBatch(PacketBatch):
     """A batch in memory of its own: what ``copy()`` gives, or what a reader left of a batch."""
 
-    __slots__ = ("_data", "_pairs", "_told")
+    __slots__ = ("_data", "_full", "_nbytes", "_pairs", "_slots", "_told")
 
     def __init__(self, batch: PacketBatch, start: int) -> None:
         self._data: bytes | None = None
         self._pairs: list[Pair] | None = batch[start:]
         self._layout = batch._laid_out().from_packet(start)
         self._count = len(self._pairs)
-        about = batch._read & ~TRAINS & (1 << BYTES_SHIFT) - 1
-        self._read = about | sum(self._layout.lengths) << BYTES_SHIFT
+        self._nbytes = sum(self._layout.lengths)
+        self._slots, self._full = batch.slots, batch.full
         self._metadata = batch._metadata
         self._told = list(batch._details(start)) if batch._metadata else []
         self.polled = batch.polled
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    @property
+    def slots(self) -> int:
+        return self._slots
+
+    @property
+    def full(self) -> bool:
+        return self._full
 
     def __iter__(self) -> Iterator[Pair]:
         return iter(self._kept())

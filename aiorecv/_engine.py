@@ -14,6 +14,9 @@ from aiorecv._packet_readiness import PacketReadiness
 from aiorecv._packet_source import PacketSource
 from aiorecv._reader import Reader, claim_window, unclaim_window
 from aiorecv._readiness import Readiness
+from aiorecv._ring import Ring
+from aiorecv._ring_readiness import RingReadiness
+from aiorecv._ring_source import RingSource
 from aiorecv._sockets import Kind, SocketOptions, kind_of
 from aiorecv._sources import MessageSource, SeqpacketSource
 
@@ -35,24 +38,26 @@ def start_engine(
     *,
     ours: bool,
     on_close: Callable[[], object] | None = None,
+    ring: Ring | None = None,
 ) -> Engine:
     """Make ``sock`` ready on the running loop; if this raises, the socket is as it was.
 
-    A socket that is not ``ours`` keeps its own GRO, if the options leave it open.
+    A socket that is not ``ours`` keeps its own GRO, if the options leave it open. A ``ring`` of its
+    own is the source's.
     """
     kind = kind_of(sock)
     loop = asyncio.get_running_loop()
-    make_source = _kind_of_source(kind)
     slot_size = options.slot_size or kind.slot_size
     window = claim_window(options)
     try:
-        source = make_source(sock, memory_of(loop), slot_size, options.metadata)
+        arguments = sock, memory_of(loop), slot_size, options.metadata
+        source = _kind_of_source(kind)(*arguments) if ring is None else RingSource(*arguments, ring)
         source.on_close = on_close
         reader = Reader(loop, source, window, options)
         # Last, since these touch what the caller has: the socket, and its place on the loop.
         changed = SocketOptions(sock, kind, options, ours=ours)
         try:
-            readiness = _readiness(loop, source, reader.ask_again)
+            readiness = _readiness(loop, source, reader)
         except BaseException:
             changed.restore()
             raise
@@ -62,12 +67,12 @@ def start_engine(
     return Engine(loop, reader, readiness, changed, options.turn_limit)
 
 
-def _readiness(
-    loop: asyncio.AbstractEventLoop, source: MessageSource, unheard: Callable[[], object]
-) -> Readiness:
+def _readiness(loop: asyncio.AbstractEventLoop, source: MessageSource, reader: Reader) -> Readiness:
+    if isinstance(source, RingSource):
+        return RingReadiness(loop, source, reader.ask_again, reader.warn_of_drops)
     if isinstance(source, PacketSource):
-        return PacketReadiness(loop, source, unheard)
-    return Readiness(loop, source.sock.fileno(), unheard)
+        return PacketReadiness(loop, source, reader.ask_again)
+    return Readiness(loop, source.sock.fileno(), reader.ask_again)
 
 
 def _kind_of_source(kind: Kind) -> type[MessageSource]:

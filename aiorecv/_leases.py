@@ -7,15 +7,18 @@ from itertools import chain, product, repeat, starmap
 from typing import Any, overload
 
 from aiorecv._addresses import Address, AddressTable
-from aiorecv._batch import PacketBatch, Pair, Portion, released_error
+from aiorecv._batch import PacketBatch, Pair, Portion, paired, released_error
 from aiorecv._packet import Details, Metadata, details
 from aiorecv._payloads import (
     AT_ONCE_BYTES,
+    BYTES_SHIFT,
     ONE_PEER,
     RECEIVED_MASK,
+    SLOTS_SHIFT,
     TRAINS,
     Layout,
     cutter,
+    is_full,
     lay_out,
     mixed,
     packets_in,
@@ -29,7 +32,7 @@ from aiorecv._slabs import Slab
 class LeasedBatch(PacketBatch):
     """Packets where the kernel wrote them: in the slots of a slab."""
 
-    __slots__ = ("_exporter", "_senders", "_slab")
+    __slots__ = ("_exporter", "_read", "_senders", "_slab")
 
     def __init__(
         self, slab: Slab, senders: AddressTable, read: int, polled: bool, metadata: Metadata
@@ -42,6 +45,23 @@ class LeasedBatch(PacketBatch):
         self._layout: Layout | None = None
         self._metadata = metadata
         self.polled = polled
+
+    @property
+    def nbytes(self) -> int:
+        return self._read >> BYTES_SHIFT
+
+    @property
+    def slots(self) -> int:
+        return self._read >> SLOTS_SHIFT & RECEIVED_MASK
+
+    @property
+    def full(self) -> bool:
+        return is_full(self._read)
+
+    @property
+    def _received(self) -> int:
+        """Slots the read filled: with GRO fewer than there are packets."""
+        return self._read & RECEIVED_MASK
 
     def __iter__(self) -> Iterator[Pair]:
         slab = self._live()
@@ -57,7 +77,7 @@ class LeasedBatch(PacketBatch):
             return iter([(slab.buffer[: self.nbytes], self._senders.one(slab.peers[0]))])
         if self.nbytes <= AT_ONCE_BYTES and not read & TRAINS:
             return zip(mixed(slab, read), self._message_senders(slab), strict=True)
-        return chain.from_iterable(starmap(_pairs, self._portions()))
+        return chain.from_iterable(starmap(paired, self._portions()))
 
     @overload
     def __getitem__(self, index: int) -> Pair: ...
@@ -164,7 +184,3 @@ class LeasedBatch(PacketBatch):
         if self._read & ONE_PEER:
             return (self._senders.one(slab.peers[0]),)
         return self._message_senders(slab)
-
-
-def _pairs(data: Sequence[bytes], senders: Sequence[Address]) -> Iterator[Pair]:
-    return product(data, senders) if len(senders) == 1 else zip(data, senders, strict=True)

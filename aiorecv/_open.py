@@ -16,6 +16,7 @@ from aiorecv._options import (
     takes_receive_options,
 )
 from aiorecv._receiver import Receiver
+from aiorecv._ring import Ring
 from aiorecv._sockets import raise_receive_buffer
 from aiorecv._udp import HostPort, make_udp_socket
 from aiorecv._unix import make_unix_socket
@@ -161,9 +162,10 @@ def make_receiver(
     ours: bool,
     on_close: Callable[[], object] | None = None,
     fanout_group: int | None = None,
+    ring: Ring | None = None,
 ) -> Receiver:
     """A receiver for ``sock`` on the running loop; if this raises, the socket is as it was."""
-    engine = start_engine(sock, options, ours=ours, on_close=on_close)
+    engine = start_engine(sock, options, ours=ours, on_close=on_close, ring=ring)
     if fanout_group is not None:
         engine.reader.source.fanout_group = fanout_group
     delivery = Delivery(engine.loop, engine.reader, engine.readiness, engine.turn_limit)

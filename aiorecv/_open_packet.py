@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import socket
 import struct
-from typing import Unpack
+from typing import TypeAlias, Unpack
+
+import attrs
 
 from aiorecv._fanout import Fanout, join_fanout
 from aiorecv._filters import REJECT_ALL, attach, detach
@@ -17,9 +19,14 @@ from aiorecv._options import (
     check_buffer_size,
     takes_receive_options,
 )
+from aiorecv._packet import Metadata
 from aiorecv._receiver import Receiver
+from aiorecv._ring import Ring, RingConfig
 from aiorecv._sockets import raise_receive_buffer
 from aiorecv._threads import in_thread, start_thread
+from aiorecv._window import FixedWindow
+
+_Made: TypeAlias = tuple[socket.socket, Ring | None, int | None]
 
 _ETH_P_ALL = 0x0003
 # linux/socket.h and linux/if_packet.h; the socket module has none of them.
@@ -34,6 +41,7 @@ def open_packet(
     interface: str,
     *,
     protocol: int = _ETH_P_ALL,
+    ring: RingConfig | None = None,
     fanout: Fanout | None = None,
     promiscuous: bool = False,
     receive_buffer_size: int | None = 4 << 20,
@@ -49,6 +57,9 @@ def open_packet(
         interface: The name of the interface.
         protocol: The protocol to receive, as in an Ethernet header (ETH_P_IP is 0x0800); 0x0003,
             ETH_P_ALL: every one.
+        ring: Read a ring of blocks that the kernel writes, a block a batch: far cheaper in a flood,
+            but a lone frame waits for its block's timer. Without ``window`` and ``slot_size``; its
+            memory is the kernel's.
         fanout: Share the frames with other receivers: each gets some of them, as this says.
         promiscuous: Have the interface receive frames to others, too, while this is open.
         receive_buffer_size: As in ``open_udp``, as are the receive options, but for GRO. Slots are
@@ -68,10 +79,12 @@ def open_packet(
     _check_protocol(protocol)
     if not (fanout is None or isinstance(fanout, Fanout)):
         raise TypeError(f"fanout is a Fanout, or None, not {fanout!r}")
+    if ring is not None:
+        receive = _of_ring(ring, receive)
     if not isinstance(promiscuous, bool):
         raise TypeError(f"promiscuous is True or False, not {promiscuous!r}")
 
-    def make() -> tuple[socket.socket, int | None]:
+    def make() -> _Made:
         sock = _new_socket()
         try:
             index = link_index(sock, interface)
@@ -80,20 +93,41 @@ def open_packet(
             if promiscuous:
                 request = _MREQ.pack(index, _PACKET_MR_PROMISC, 0)
                 sock.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, request)
-            return sock, _bind(sock, (interface, protocol), fanout)
+            memory = None if ring is None else Ring(sock.fileno(), ring)
+            return sock, memory, _bind(sock, (interface, protocol), fanout)
         except BaseException:
             sock.close()
             raise
 
     async def open_() -> Receiver:
-        sock, group = await in_thread(make, lambda made: start_thread(made[0].close))
+        sock, memory, group = made = await in_thread(make, _undo)
         try:
-            return make_receiver(sock, receive, ours=True, fanout_group=group)
+            return make_receiver(sock, receive, ours=True, fanout_group=group, ring=memory)
         except BaseException:
-            start_thread(sock.close)
+            _undo(made)
             raise
 
     return Opening(open_)
+
+
+def _undo(made: _Made) -> None:
+    sock, memory, _ = made
+    if memory is not None:
+        memory.close()
+    start_thread(sock.close)
+
+
+def _of_ring(ring: object, options: ReceiveOptions) -> ReceiveOptions:
+    """The options of a receiver that reads a ring."""
+    if not isinstance(ring, RingConfig):
+        raise TypeError(f"ring is a RingConfig, or None, not {ring!r}")
+    for name in ("window", "slot_size"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"{name} is not for rings: a read is a block, see RingConfig")
+    untold = options.metadata & ~(Metadata.TIMESTAMP | Metadata.VLAN)
+    if untold:
+        raise ValueError(f"metadata={untold}: a ring tells of TIMESTAMP and VLAN alone")
+    return attrs.evolve(options, window=FixedWindow(1))
 
 
 def _bind(sock: socket.socket, address: tuple[str, int], fanout: Fanout | None) -> int | None:

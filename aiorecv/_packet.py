@@ -6,13 +6,16 @@ import enum
 import socket
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
 from aiorecv._addresses import Address
 from aiorecv._native._core import ffi, lib
 from aiorecv._slabs import Slab
+
+if TYPE_CHECKING:
+    from aiorecv._native._core import DetailsStruct
 
 Ancillary: TypeAlias = tuple[int, int, bytes]
 """One control message: level, type, data. Source: cmsg(3)."""
@@ -119,6 +122,14 @@ def details(slab: Slab, message: int, asked: Metadata) -> Details:
     """What the kernel told of one message."""
     told = ffi.new("struct aiorecv_details *")
     lib.aiorecv_detail(slab.core, message, told)
+    raw = tuple(ancillary(slab, message)) if Metadata.RAW in asked else None
+    return described(told, asked, raw)
+
+
+def described(
+    told: DetailsStruct, asked: Metadata, raw: tuple[Ancillary, ...] | None = None
+) -> Details:
+    """What was asked for of what the C side was told."""
     size = 16 if told.family == socket.AF_INET6 else 4
     with_destination = Metadata.DESTINATION in asked and told.family
     host = bytes(ffi.buffer(told.destination, size))
@@ -132,7 +143,7 @@ def details(slab: Slab, message: int, asked: Metadata) -> Details:
         # The kernel is silent while the count is zero.
         told.drops if with_drops else None,
         (told.vlan_tci, told.vlan_tpid) if Metadata.VLAN in asked and told.vlan_tpid >= 0 else None,
-        tuple(ancillary(slab, message)) if Metadata.RAW in asked else None,
+        raw,
     )
 
 

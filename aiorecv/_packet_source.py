@@ -62,14 +62,21 @@ class PacketSource(MessageSource):
         try:
             read = super().read(slots, polled)
         except OSError as error:
-            if error.errno == errno.ENETDOWN:
-                self._renew_peers()
-                if self.on_link_down is not None:
-                    self.on_link_down()
+            self._note_error(error.errno)
             raise
-        if not read and self._end is not None:
-            raise self._end
+        if not read:
+            self._check_end()
         return read
+
+    def _note_error(self, number: int | None) -> None:
+        if number == errno.ENETDOWN:
+            self._renew_peers()
+            if self.on_link_down is not None:
+                self.on_link_down()
+
+    def _check_end(self) -> None:
+        if self._end is not None:
+            raise self._end
 
     def end_when_drained(self, error: OSError) -> None:
         """Nothing comes any more: behind what is queued, reading raises this."""

@@ -166,9 +166,14 @@ class Layout:
 
 def lay_out(slab: Slab, read: int, count: int, timestamps: bool) -> Layout:
     """The layout of a read of ``count`` packets; it does not refer to the slab's memory."""
+    return laid_out(lambda layout: lib.aiorecv_lay_out(slab.core, read, layout), count, timestamps)
+
+
+def laid_out(fill: Callable[[Any], object], count: int, timestamps: bool) -> Layout:
+    """A layout whose arrays of ``count`` packets ``fill`` has filled in."""
     kinds = ("uint32_t[]", "uint32_t[]", "uint32_t[]", "uint8_t[]", "uint64_t[]")
     arrays = [ffi.new(kind, count) for kind in kinds[: 5 if timestamps else 4]]
-    lib.aiorecv_lay_out(slab.core, read, ffi.new("struct aiorecv_layout *", arrays))
+    fill(ffi.new("struct aiorecv_layout *", arrays))
     views = [memoryview(ffi.buffer(numbers)).toreadonly() for numbers in arrays]
     offsets, lengths, wire_lengths = (view.cast("I") for view in views[:3])
     times = views[4].cast("Q") if timestamps else None

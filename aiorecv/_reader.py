@@ -13,7 +13,6 @@ import inspect
 import logging
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
 from aiorecv._options import ReceiveOptions, window_slots
@@ -166,7 +165,7 @@ class Reader:
             self.try_at = 0.0
             if now >= self._look_at:
                 self._look_at = now + _LOOK_EVERY
-                self._warn_of_drops()
+                self.warn_of_drops()
         self._record(received=read & RECEIVED_MASK, polled=polled, nbytes=read >> BYTES_SHIFT)
 
     def note_nothing(self, now: float) -> None:
@@ -208,6 +207,7 @@ class Reader:
             last_error=self.last_error,
             kernel_drops=source.kernel_drops,
             ancillary_truncated=core.ancillary_truncated,
+            ring_freezes=source.ring_freezes,
             window_slots=self.slots,
             window_peak=self.peak,
             window_grows=self.grows,
@@ -233,22 +233,20 @@ class Reader:
         """No read comes after this: look at the drops once more."""
         self.ended = True
         self.owner = self.on_error = None  # which may know this reader: a cycle
-        self._warn_of_drops()
+        self.warn_of_drops()
 
-    def _warn_of_drops(self) -> None:
+    def warn_of_drops(self) -> None:
+        """Say what the kernel has dropped since the last time, if it did."""
         drops = self.source.sample()
         before = self._warned_of
         if drops > before:
             self._warned_of = drops  # first: a handler of the warning may close the receiver
             _LOG.warning(
-                "%r: the kernel dropped %d queued messages since the last warning, %d in all, as "
-                "the receive buffer was full; it has %d bytes. To make it larger, raise "
-                "net.core.rmem_max (it is %s) by sysctl, and give receive_buffer_size",
+                "%r: the kernel dropped %d queued messages since the last warning, %d in all: %s",
                 self.source.sock,
                 drops - before,
                 drops,
-                self.source.receive_buffer_size,
-                _rmem_max(),
+                self.source.advice(),
             )
 
     def _close(self) -> None:
@@ -276,10 +274,3 @@ class Reader:
             self._loop.call_exception_handler(
                 {"message": "Exception in on_error", "exception": exc}
             )
-
-
-def _rmem_max() -> str:
-    try:
-        return Path("/proc/sys/net/core/rmem_max").read_text().strip()
-    except OSError:  # no procfs, or a network namespace of its own
-        return "unknown"

@@ -132,9 +132,13 @@ class Receiver:
 
         Raises:
             ReceiverClosedError: If the receiver is closed.
+            RuntimeError: If it reads a ring, which its socket would not be without; or in another
+                thread than that of the running loop.
         """
         if self._delivery.closed:
             raise _closed()
+        if not self._reader.source.detachable:
+            raise RuntimeError("a ring can't be taken off its socket: close the receiver")
         self._check_thread()
         self._delivery.leave()
         self._options.restore()

@@ -11,10 +11,11 @@ import errno
 import os
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from aiorecv._addresses import AddressTable
-from aiorecv._batch import Pair
+from aiorecv._batch import PacketBatch, Pair
 from aiorecv._leases import LeasedBatch
 from aiorecv._native._core import ffi, lib
 from aiorecv._options import portable_wanted
@@ -31,6 +32,13 @@ _receive = lib.aiorecv_receive
 
 # What a source has between reads: it must keep none alive that the pool has dropped.
 _NO_SLAB = cast("Slab", None)
+
+
+def _rmem_max() -> str:
+    try:
+        return Path("/proc/sys/net/core/rmem_max").read_text().strip()
+    except OSError:  # no procfs, or a network namespace of its own
+        return "unknown"
 
 
 class HungUpError(Exception):
@@ -62,6 +70,8 @@ class MessageSource:
         "slot_size",
         "sock",
     )
+
+    detachable = True
 
     _drop_counter: type[KernelDrops | PacketDrops] = KernelDrops
 
@@ -116,7 +126,7 @@ class MessageSource:
             return self.read(slots, polled)
         raise OSError(-read, os.strerror(-read))
 
-    def batch(self, read: int, polled: bool) -> LeasedBatch:
+    def batch(self, read: int, polled: bool) -> PacketBatch:
         """The last read as a batch, which has its slab from now on."""
         slab, self._slab = self._slab, _NO_SLAB
         slab.holder = self
@@ -162,6 +172,19 @@ class MessageSource:
     def kernel_drops(self) -> int:
         """Drops as of the last sample."""
         return self._drops.total
+
+    @property
+    def ring_freezes(self) -> int:
+        """How often a ring has stopped, as of the last sample."""
+        return self._drops.freezes
+
+    def advice(self) -> str:
+        """Why packets are dropped, and what to do."""
+        return (
+            f"the receive buffer was full; it has {self.receive_buffer_size} bytes. To make it "
+            f"larger, raise net.core.rmem_max (it is {_rmem_max()}) by sysctl, and give "
+            "receive_buffer_size"
+        )
 
     def held_bytes(self) -> int:
         """Packet memory of the batches that came from here and are not yet released."""

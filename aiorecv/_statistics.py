@@ -66,6 +66,12 @@ class ReceiverStatistics:
     ancillary_truncated: int
     """Messages whose ancillary data was cut (MSG_CTRUNC)."""
 
+    ring_freezes: int
+    """How often a packet ring had no free block, and stopped until it had one.
+
+    Source: PACKET_STATISTICS, tp_freeze_q_cnt.
+    """
+
     window_slots: int
     """Slots the next read will offer."""
 
@@ -114,28 +120,34 @@ class PacketDrops:
     Source: packet(7), PACKET_STATISTICS, which reading sets to 0.
     """
 
-    __slots__ = ("_sock", "total")
+    __slots__ = ("_sock", "freezes", "total")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._take()  # what was before
-        self.total = 0
+        self.total = self.freezes = 0
+        self._take()
+        self.total = self.freezes = 0  # not what was before
 
     def update(self) -> int:
         """Ask the kernel, and return the total. A closed socket keeps what was seen last."""
         if self._sock.fileno() != -1:
-            self.total += self._take()
+            self._take()
         return self.total
 
-    def _take(self) -> int:
-        told = self._sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 2 * _WORD)
-        return int.from_bytes(told[_WORD:], sys.byteorder)  # behind the packets that came
+    def _take(self) -> None:
+        told = self._sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 3 * _WORD)
+        # Packets that came, drops, and of a ring how often it stopped.
+        words = memoryview(told).cast("I")
+        self.total += words[1]
+        self.freezes += sum(words[2:])
 
 
 class KernelDrops:
     """What the kernel has dropped of a socket's queue since this object was made."""
 
     __slots__ = ("_last", "_sock", "total")
+
+    freezes = 0  # it has no ring
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock

@@ -15,7 +15,6 @@ from aiorecv import Fanout
 from tests.frames import OURS, frame, new_wire
 from tests.namespaces import set_down
 
-
 IPV4 = 0x0800
 
 

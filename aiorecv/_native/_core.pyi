@@ -62,6 +62,27 @@ class ReceiverStruct:
     ancillary_truncated: int
     rearmed: int
 
+class RingStruct:
+    block_size: int
+    blocks: int
+    most: int
+    next: int
+    left: int
+    closed: int
+    block: int
+    first: int
+    count: int
+    stride: int
+    flags: int
+    full: int
+    bytes: int
+    memory: Any
+    held: Any
+    headers: Any
+    offsets: Any
+    lengths: Any
+    peers: Any
+
 class OutboxStruct:
     data: Any
     lengths: Any
@@ -98,6 +119,9 @@ class Lib:
     AIORECV_SLOTS_SHIFT: int
     AIORECV_BYTES_SHIFT: int
     AIORECV_PEERS_FULL: int
+    AIORECV_RING_READY: int
+    AIORECV_RING_STOPPED: int
+    AIORECV_RING_UNPOLLABLE: int
     AIORECV_SCM_RIGHTS: int
     AIORECV_SCM_PIDFD: int
 
@@ -121,6 +145,24 @@ class Lib:
     def aiorecv_hung_up(self, fd: int) -> int: ...
     def aiorecv_can_fail(self, fd: int) -> int: ...
     def aiorecv_link(self, fd: int) -> int: ...
+    def aiorecv_ring_new(
+        self, fd: int, block_size: int, blocks: int, timeout: int
+    ) -> RingStruct: ...
+    def aiorecv_ring_close(self, ring: RingStruct) -> None: ...
+    def aiorecv_ring_free(self, ring: RingStruct) -> None: ...
+    def aiorecv_ring_read(self, receiver: ReceiverStruct, ring: RingStruct, polled: int) -> int: ...
+    def aiorecv_ring_hold(self, ring: RingStruct, block: int) -> None: ...
+    def aiorecv_ring_give(self, ring: RingStruct, block: int) -> None: ...
+    def aiorecv_ring_state(self, ring: RingStruct) -> int: ...
+    def aiorecv_ring_lay_out(
+        self, ring: RingStruct, block: int, first: int, count: int, layout: LayoutStruct
+    ) -> None: ...
+    def aiorecv_ring_detail(
+        self, ring: RingStruct, block: int, packet: int, details: DetailsStruct
+    ) -> None: ...
+    def aiorecv_ring_pack(
+        self, ring: RingStruct, block: int, first: int, count: int, to: Any
+    ) -> None: ...
 
 class Ffi:
     NULL: Any

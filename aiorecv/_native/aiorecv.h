@@ -32,6 +32,10 @@ enum {
     AIORECV_SCM_RIGHTS = 1,
     AIORECV_SCM_PIDFD = 4,
 
+    AIORECV_RING_READY = 1,      /* a block can be read */
+    AIORECV_RING_STOPPED = 2,    /* the next one is still held: nothing comes before it is given */
+    AIORECV_RING_UNPOLLABLE = 4, /* the one before it is: poll(2) would call the socket readable */
+
     AIORECV_PEERS_FULL = 10000 /* as -errno: nothing was read, the table has to be replaced */
 };
 
@@ -111,6 +115,35 @@ struct aiorecv_receiver {
     uint64_t truncated;
     uint64_t ancillary_truncated;
     uint64_t rearmed; /* headers made ready again: equals the messages received */
+};
+
+/*
+ * A packet ring: blocks of packets that the kernel has written, in order. Whoever calls sees to it
+ * that calls do not overlap.
+ */
+struct aiorecv_ring {
+    uint32_t block_size;
+    uint32_t blocks;
+    uint32_t most; /* packets that fit into a block */
+    uint32_t next; /* the block to read next */
+    uint32_t at;   /* in it, where to go on, if packets are left */
+    uint32_t left;
+    int32_t closed;
+    /* The last read: packets `first` to before `first + count` of a block. */
+    uint32_t block;
+    uint32_t first;
+    uint32_t count;
+    uint32_t stride; /* bytes from one packet to the next, if they are equal */
+    int32_t flags;   /* AIORECV_EQUAL: in length and stride; AIORECV_ONE_PEER */
+    int32_t full;    /* not 0: the block was closed full, not by its timer */
+    uint64_t bytes;
+    uint8_t *memory; /* blocks * block_size bytes */
+    uint32_t *held;  /* a block: by how many batches and views */
+    /* `most` entries a block, one a packet */
+    uint32_t *headers; /* from the block's start, in bytes */
+    uint32_t *offsets; /* the same, of its bytes */
+    uint32_t *lengths;
+    uint32_t *peers;
 };
 
 /* Packets of one send, which whoever calls fills in; one serves all senders of a loop. */
@@ -197,6 +230,44 @@ int aiorecv_can_fail(int fd);
  * other descriptor.
  */
 int aiorecv_link(int fd);
+
+/*
+ * Make a ring of packet socket `fd`, whose blocks are closed when full or after `timeout`
+ * milliseconds; -1: in ordinary memory, for tests. Returns NULL with errno if that can't be.
+ */
+struct aiorecv_ring *aiorecv_ring_new(int fd, uint32_t block_size, uint32_t blocks,
+                                      uint32_t timeout);
+
+/* Let go of the socket: blocks that are held stay where they are, as copies. Safe to repeat. */
+void aiorecv_ring_close(struct aiorecv_ring *ring);
+void aiorecv_ring_free(struct aiorecv_ring *ring);
+
+/*
+ * Read the next block, or what is left of it, and count it in the receiver; it is held once.
+ * Returns how many packets that is (see the ring), or -EAGAIN, or -AIORECV_PEERS_FULL: then the
+ * table has to be replaced. A full table ends a read early.
+ */
+int aiorecv_ring_read(struct aiorecv_receiver *receiver, struct aiorecv_ring *ring, int polled);
+
+/* Hold a block once more; give it back once: the last time to the kernel, or, if the ring is closed,
+ * to the system. */
+void aiorecv_ring_hold(struct aiorecv_ring *ring, uint32_t block);
+void aiorecv_ring_give(struct aiorecv_ring *ring, uint32_t block);
+
+/* What can be done next: flags AIORECV_RING_*. */
+int aiorecv_ring_state(const struct aiorecv_ring *ring);
+
+/* Lay out packets of a block that is held; offsets are from its start. */
+void aiorecv_ring_lay_out(const struct aiorecv_ring *ring, uint32_t block, uint32_t first,
+                          uint32_t count, const struct aiorecv_layout *layout);
+
+/* What the kernel told of one packet of a block that is held. */
+void aiorecv_ring_detail(const struct aiorecv_ring *ring, uint32_t block, uint32_t packet,
+                         struct aiorecv_details *details);
+
+/* Copy packets of a block that is held to `to`, one behind the other. */
+void aiorecv_ring_pack(const struct aiorecv_ring *ring, uint32_t block, uint32_t first,
+                       uint32_t count, uint8_t *to);
 
 /* Make the headers of one send, or return NULL with errno. */
 struct aiorecv_outbox *aiorecv_outbox_new(void);
