@@ -28,7 +28,7 @@ from tests.helpers import descriptors
 from tests.namespaces import remove, set_down
 from tests.receiving import until_waiting
 
-SMALL = RingConfig(block_size=1 << 17, blocks=4)
+SMALL = RingConfig(block_size=1 << 17, blocks=8)
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ async def hold_three(receiver, wire) -> list[list[memoryview]]:
 async def test_blocks_that_are_held_stay_as_they_are_and_what_finds_no_room_is_counted(
     wire, caplog
 ):
-    async with open_ring(RingConfig(block_size=1 << 17, blocks=8)) as receiver:
+    async with open_ring(SMALL) as receiver:
         views = await hold_three(receiver, wire)
         seen: list[bytes] = []
         waiting = asyncio.ensure_future(collect(receiver, seen))
@@ -286,7 +286,7 @@ async def test_a_ring_that_has_stopped_is_warned_about_while_it_is_waited_for(
     async with open_ring(SMALL) as receiver:
         views = await hold_three(receiver, wire)
         waiting = asyncio.ensure_future(collect(receiver, []))
-        send_all(wire, numbered(4_000))
+        send_all(wire, numbered(12_000))
 
         await until(lambda: "copy()" in caplog.text)
 
