@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import attrs
 
+from aiorecv._filters import Filter
 from aiorecv._memory import memory_of
 from aiorecv._options import ReceiveOptions
 from aiorecv._packet_readiness import PacketReadiness
@@ -35,6 +36,7 @@ class Engine:
 def start_engine(
     sock: socket.socket,
     options: ReceiveOptions,
+    filter_: Filter | None = None,
     *,
     ours: bool,
     on_close: Callable[[], object] | None = None,
@@ -53,9 +55,10 @@ def start_engine(
         arguments = sock, memory_of(loop), slot_size, options.metadata
         source = _kind_of_source(kind)(*arguments) if ring is None else RingSource(*arguments, ring)
         source.on_close = on_close
+        source.counts_refused = filter_ is not None and kind.is_udp
         reader = Reader(loop, source, window, options)
         # Last, since these touch what the caller has: the socket, and its place on the loop.
-        changed = SocketOptions(sock, kind, options, ours=ours)
+        changed = SocketOptions(sock, kind, options, filter_, ours=ours)
         try:
             readiness = _readiness(loop, source, reader)
         except BaseException:

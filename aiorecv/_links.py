@@ -12,8 +12,9 @@ import socket
 import struct
 
 # linux/sockios.h, netdevice(7).
-_SIOCGIFNAME, _SIOCGIFINDEX = 0x8910, 0x8933
+_SIOCGIFNAME, _SIOCGIFHWADDR, _SIOCGIFINDEX = 0x8910, 0x8927, 0x8933
 _IFREQ = struct.Struct("@16si20x")
+_HARDWARE = struct.Struct("@16xH22x")
 
 
 def link_name(sock: socket.socket, index: int) -> str:
@@ -40,3 +41,9 @@ def link_index(sock: socket.socket, name: str) -> int:
     except OSError:
         raise OSError(errno.ENODEV, f"interface={name!r}: no interface has that name") from None
     return int(_IFREQ.unpack(answer)[1])
+
+
+def link_hardware(sock: socket.socket, name: str) -> int:
+    """What kind of interface it is, ARPHRD_... in C."""
+    answer = fcntl.ioctl(sock.fileno(), _SIOCGIFHWADDR, _IFREQ.pack(os.fsencode(name), 0))
+    return int(_HARDWARE.unpack(answer)[0])

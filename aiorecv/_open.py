@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from aiorecv._delivery import Delivery
 from aiorecv._engine import start_engine
+from aiorecv._filters import Filter, FilterLike, parse_filter
 from aiorecv._options import (
     ReceiveKeywords,
     ReceiveOptions,
@@ -18,6 +19,7 @@ from aiorecv._options import (
 from aiorecv._receiver import Receiver
 from aiorecv._ring import Ring
 from aiorecv._sockets import raise_receive_buffer
+from aiorecv._threads import in_thread
 from aiorecv._udp import HostPort, make_udp_socket
 from aiorecv._unix import make_unix_socket
 
@@ -52,6 +54,7 @@ def open_udp(
     reuse_port: bool = False,
     allow_broadcast: bool = False,
     receive_buffer_size: int | None = 4 << 20,
+    filter: FilterLike = None,  # noqa: A002  # the word for it
     **options: Unpack[ReceiveKeywords],
 ) -> Opening:
     """Open a UDP socket and receive from it; ``await`` it or enter it with ``async with``.
@@ -65,6 +68,10 @@ def open_udp(
         allow_broadcast: Allow sending to broadcast addresses (SO_BROADCAST).
         receive_buffer_size: Bytes to ask the kernel's receive buffer to hold; the system may cap
             it (net.core.rmem_max), and it is never lowered. None leaves it.
+        filter: Which datagrams the kernel is to queue: a text in tcpdump's language, such as
+            ``"src net 192.0.2.0/24"``, compiled by libpcap; or BPF instructions
+            ``(code, jt, jf, k)``, which are given the datagram from its UDP header on. Turns
+            ``gro`` off unless that is True, as it judges a train by its first datagram.
         gro: Let the kernel glue datagrams of one sender to trains, which are split again: far
             cheaper under load. None: where a slot holds a train and no timestamps are asked for,
             of which a train has one. True insists.
@@ -76,8 +83,10 @@ def open_udp(
 
     Raises:
         TypeError: At once, if an argument is of the wrong kind.
-        ValueError: At once, if an argument is out of bounds, or no address is given.
-        OSError: When awaited: what the kernel or the resolver says, and of which argument.
+        ValueError: At once, if an argument is out of bounds, or no address is given; when awaited,
+            if the text of ``filter`` does not compile, or the kernel refuses its instructions.
+        OSError: When awaited: what the kernel or the resolver says, and of which argument; ENOENT
+            if libpcap is needed, and not installed.
     """
     receive = ReceiveOptions(**options)
     if local_addr is None and remote_addr is None:
@@ -90,12 +99,17 @@ def open_udp(
     if family not in _FAMILIES:
         raise ValueError(f"family={family!r}: give socket.AF_INET, socket.AF_INET6 or 0 for both")
     check_buffer_size(receive_buffer_size)
+    wanted = parse_filter(filter)
 
     async def open_() -> Receiver:
-        sock = await make_udp_socket(local_addr, remote_addr, family, reuse_port, allow_broadcast)
+        # In a thread, since a text may name hosts for libpcap to look up.
+        program = None if wanted is None else await in_thread(wanted.for_udp, _forget)
+        sock = await make_udp_socket(
+            local_addr, remote_addr, family, reuse_port, allow_broadcast, program
+        )
         try:
             raise_receive_buffer(sock, receive_buffer_size)
-            return make_receiver(sock, receive, ours=True)
+            return make_receiver(sock, receive, wanted, ours=True)
         except BaseException:
             sock.close()
             raise
@@ -138,7 +152,12 @@ def open_unix(path: str | bytes | os.PathLike[str], **options: Unpack[ReceiveKey
 
 
 @takes_receive_options()
-def from_socket(sock: socket.socket, **options: Unpack[ReceiveKeywords]) -> Receiver:
+def from_socket(
+    sock: socket.socket,
+    *,
+    filter: FilterLike = None,  # noqa: A002  # the word for it
+    **options: Unpack[ReceiveKeywords],
+) -> Receiver:
     """Receive from a socket that exists already; the receiver owns it from then on.
 
     Any that gives packets will do: UDP, raw IP and ICMP, AF_UNIX (SOCK_DGRAM or SOCK_SEQPACKET),
@@ -146,18 +165,25 @@ def from_socket(sock: socket.socket, **options: Unpack[ReceiveKeywords]) -> Rece
     the socket's own setting. ``detach()`` gives the socket back as it was. If this raises, the
     socket stays the caller's.
 
+    ``filter`` is as in ``open_udp`` and ``open_packet``, and takes the place of the socket's own.
+    What was queued before is still received. A text is for UDP and for packet sockets that are
+    bound, other sockets take instructions. Write addresses in it as numbers: this waits while
+    libpcap looks names up.
+
     Raises:
         TypeError: If ``sock`` is no ``socket.socket``, or an option is of the wrong kind.
-        ValueError: If it is a stream or of another family, or an option is out of bounds.
-        OSError: If it is closed.
+        ValueError: If it is a stream or of another family, or an option is out of bounds; if
+            ``filter`` does not compile or suit, or the socket has an eBPF filter already.
+        OSError: If it is closed; ENOENT if libpcap is needed, and not installed.
         RuntimeError: Without a running loop, or if a transport of the loop has the socket.
     """
-    return make_receiver(sock, ReceiveOptions(**options), ours=False)
+    return make_receiver(sock, ReceiveOptions(**options), parse_filter(filter), ours=False)
 
 
 def make_receiver(
     sock: socket.socket,
     options: ReceiveOptions,
+    filter_: Filter | None = None,
     *,
     ours: bool,
     on_close: Callable[[], object] | None = None,
@@ -165,11 +191,15 @@ def make_receiver(
     ring: Ring | None = None,
 ) -> Receiver:
     """A receiver for ``sock`` on the running loop; if this raises, the socket is as it was."""
-    engine = start_engine(sock, options, ours=ours, on_close=on_close, ring=ring)
+    engine = start_engine(sock, options, filter_, ours=ours, on_close=on_close, ring=ring)
     if fanout_group is not None:
         engine.reader.source.fanout_group = fanout_group
     delivery = Delivery(engine.loop, engine.reader, engine.readiness, engine.turn_limit)
     return Receiver(engine.loop, engine.reader, delivery, engine.options)
+
+
+def _forget(_program: object) -> None:
+    """What was compiled for somebody who has gone needs no undoing."""
 
 
 def _check_addr(name: str, addr: object) -> None:

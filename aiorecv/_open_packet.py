@@ -9,9 +9,10 @@ from typing import TypeAlias, Unpack
 
 import attrs
 
+from aiorecv._bpf import Program
 from aiorecv._fanout import Fanout, join_fanout
-from aiorecv._filters import REJECT_ALL, attach, detach
-from aiorecv._links import check_link_name, link_index
+from aiorecv._filters import REJECT_ALL, FilterLike, attach, detach, parse_filter
+from aiorecv._links import check_link_name, link_hardware, link_index
 from aiorecv._open import Opening, make_receiver
 from aiorecv._options import (
     ReceiveKeywords,
@@ -42,6 +43,7 @@ def open_packet(
     *,
     protocol: int = _ETH_P_ALL,
     ring: RingConfig | None = None,
+    filter: FilterLike = None,  # noqa: A002  # the word for it
     fanout: Fanout | None = None,
     promiscuous: bool = False,
     receive_buffer_size: int | None = 4 << 20,
@@ -60,6 +62,10 @@ def open_packet(
         ring: Read a ring of blocks that the kernel writes, a block a batch: far cheaper in a flood,
             but a lone frame waits for its block's timer. Without ``window`` and ``slot_size``; its
             memory is the kernel's.
+        filter: Which frames the kernel is to queue: a text in tcpdump's language, such as
+            ``"arp or udp port 53"``, compiled by libpcap; or BPF instructions
+            ``(code, jt, jf, k)``, which may cut a frame: it is marked then, and its length told.
+            A text that names ``vlan`` needs an interface that is up.
         fanout: Share the frames with other receivers: each gets some of them, as this says.
         promiscuous: Have the interface receive frames to others, too, while this is open.
         receive_buffer_size: As in ``open_udp``, as are the receive options, but for GRO. Slots are
@@ -67,9 +73,11 @@ def open_packet(
 
     Raises:
         TypeError: At once, if an argument is of the wrong kind.
-        ValueError: At once, if an argument is out of bounds.
+        ValueError: At once, if an argument is out of bounds; when awaited, if ``filter`` does not
+            compile, or the kernel refuses it.
         PermissionError: When awaited: without CAP_NET_RAW.
-        OSError: When awaited: what the kernel says; ENODEV without such an interface.
+        OSError: When awaited: what the kernel says; ENODEV without such an interface; ENOENT if
+            libpcap is needed, and not installed.
 
     Source: packet(7).
     """
@@ -81,6 +89,7 @@ def open_packet(
         raise TypeError(f"fanout is a Fanout, or None, not {fanout!r}")
     if ring is not None:
         receive = _of_ring(ring, receive)
+    wanted = parse_filter(filter)
     if not isinstance(promiscuous, bool):
         raise TypeError(f"promiscuous is True or False, not {promiscuous!r}")
 
@@ -88,13 +97,17 @@ def open_packet(
         sock = _new_socket()
         try:
             index = link_index(sock, interface)
+            program: Program = []
+            if wanted is not None:
+                program = wanted.for_frames(link_hardware(sock, interface), interface)
+                attach(sock, program)
             sock.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, True)
             raise_receive_buffer(sock, receive_buffer_size)
             if promiscuous:
                 request = _MREQ.pack(index, _PACKET_MR_PROMISC, 0)
                 sock.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, request)
             memory = None if ring is None else Ring(sock.fileno(), ring)
-            return sock, memory, _bind(sock, (interface, protocol), fanout)
+            return sock, memory, _bind(sock, (interface, protocol), fanout, program)
         except BaseException:
             sock.close()
             raise
@@ -102,7 +115,9 @@ def open_packet(
     async def open_() -> Receiver:
         sock, memory, group = made = await in_thread(make, _undo)
         try:
-            return make_receiver(sock, receive, ours=True, fanout_group=group, ring=memory)
+            return make_receiver(
+                sock, receive, wanted, ours=True, fanout_group=group, ring=memory
+            )
         except BaseException:
             _undo(made)
             raise
@@ -130,10 +145,13 @@ def _of_ring(ring: object, options: ReceiveOptions) -> ReceiveOptions:
     return attrs.evolve(options, window=FixedWindow(1))
 
 
-def _bind(sock: socket.socket, address: tuple[str, int], fanout: Fanout | None) -> int | None:
+def _bind(
+    sock: socket.socket, address: tuple[str, int], fanout: Fanout | None, program: Program
+) -> int | None:
     """Let frames in, no sooner, or those of other interfaces would be queued before.
 
-    Returns the number of the fanout group.
+    ``program`` is the filter that ``sock`` has, empty if it has none. Returns the number of the
+    fanout group.
     """
     if fanout is None:
         sock.bind(address)
@@ -142,7 +160,10 @@ def _bind(sock: socket.socket, address: tuple[str, int], fanout: Fanout | None) 
     attach(sock, REJECT_ALL)
     sock.bind(address)
     group = join_fanout(sock, fanout)
-    detach(sock)
+    if program:
+        attach(sock, program)
+    else:
+        detach(sock)
     return group
 
 

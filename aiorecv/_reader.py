@@ -239,7 +239,8 @@ class Reader:
         """Say what the kernel has dropped since the last time, if it did."""
         drops = self.source.sample()
         before = self._warned_of
-        if drops > before:
+        # What its filter refuses, a UDP socket counts as dropped, and nobody can tell it apart.
+        if drops > before and not self.source.counts_refused:
             self._warned_of = drops  # first: a handler of the warning may close the receiver
             _LOG.warning(
                 "%r: the kernel dropped %d queued messages since the last warning, %d in all: %s",

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Callable
+from functools import partial
 
 import attrs
 
+from aiorecv._filters import Filter, attach, attached, detach
 from aiorecv._options import ReceiveOptions, gro_forbidden
 from aiorecv._packet import Metadata
 
@@ -36,7 +39,7 @@ _IPV6 = {
     Metadata.TOS: (socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS),
     Metadata.TTL: (socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT),
 }
-_VLAN = (263, 8)  # SOL_PACKET, PACKET_AUXDATA: linux/socket.h, linux/if_packet.h
+_AUXDATA = (263, 8)  # SOL_PACKET, PACKET_AUXDATA: linux/socket.h, linux/if_packet.h
 _OF_IP = Metadata.DESTINATION | Metadata.TOS | Metadata.TTL
 # What the kernel never tells of a family. (AF_UNIX drops nothing: a count of 0 is the truth.)
 _UNTOLD: dict[int, Metadata] = {
@@ -100,37 +103,47 @@ def kind_of(sock: socket.socket) -> Kind:
 class SocketOptions:
     """The options of a socket while a receiver has it, and as they were before."""
 
-    __slots__ = ("_before", "sock")
+    __slots__ = ("_undo", "sock")
 
     def __init__(
-        self, sock: socket.socket, kind: Kind, options: ReceiveOptions, *, ours: bool
+        self,
+        sock: socket.socket,
+        kind: Kind,
+        options: ReceiveOptions,
+        filter_: Filter | None = None,
+        *,
+        ours: bool,
     ) -> None:
         """Set what ``options`` ask for; a socket that is not ``ours`` keeps its GRO by itself.
+
+        One that is ``ours`` has its filter already: it was there before the first packet.
 
         Raises:
             ValueError: If they don't suit the socket, which is then as it was.
             OSError: If the kernel refuses one; the same.
         """
         self.sock = sock
-        self._before: list[tuple[int, int, int]] = []
+        self._undo: list[Callable[[], object]] = []
         try:
             self._ask_for(kind, options.metadata)
-            self._choose_gro(kind, options, ours)
+            self._choose_gro(kind, options, ours, filter_ is not None)
+            if filter_ is not None:
+                self._filter(kind, filter_, ours)
         except BaseException:
             self.restore()
             raise
 
     def restore(self) -> None:
         """Set everything back to what it was."""
-        while self._before:
-            self.sock.setsockopt(*self._before.pop())
+        while self._undo:
+            self._undo.pop()()
 
     def set(self, level: int, name: int, value: int) -> None:
         """Set an option, and note what it was."""
         before = self.sock.getsockopt(level, name)
         if before != value:
             self.sock.setsockopt(level, name, value)
-            self._before.append((level, name, before))
+            self._undo.append(partial(self.sock.setsockopt, level, name, before))
 
     def _ask_for(self, kind: Kind, metadata: Metadata) -> None:
         untold = metadata & _UNTOLD[kind.family]
@@ -142,14 +155,23 @@ class SocketOptions:
         if Metadata.DROPS in metadata:
             self.set(*_DROPS, True)
         if Metadata.VLAN in metadata:
-            self.set(*_VLAN, True)
+            self.set(*_AUXDATA, True)
         for flag in metadata & _OF_IP:
             # An IPv6 socket also gets IPv4 packets, and tells of them by the IPv4 options.
             self.set(*_IPV4[flag], True)
             if kind.family == socket.AF_INET6:
                 self.set(*_IPV6[flag], True)
 
-    def _choose_gro(self, kind: Kind, options: ReceiveOptions, ours: bool) -> None:
+    def _filter(self, kind: Kind, wanted: Filter, ours: bool) -> None:
+        if not ours:
+            program, before = wanted.for_socket(self.sock, kind), attached(self.sock)
+            attach(self.sock, program)
+            undo = partial(attach, self.sock, before) if before else partial(detach, self.sock)
+            self._undo.append(undo)
+        if kind.family == socket.AF_PACKET and wanted.may_cut:
+            self.set(*_AUXDATA, True)  # the length of a frame before it was cut
+
+    def _choose_gro(self, kind: Kind, options: ReceiveOptions, ours: bool, filtered: bool) -> None:
         if options.gro and not kind.is_udp:
             raise ValueError("gro=True: only UDP sockets have it, leave gro out")
         if not kind.is_udp:
@@ -169,6 +191,8 @@ class SocketOptions:
             wanted = slot_size >= TRAIN_SIZE and Metadata.TIMESTAMP not in options.metadata
         elif wanted is None:
             wanted = before
+        if filtered and options.gro is None:
+            wanted = False  # a filter judges a train by its first datagram
         if wanted and slot_size < TRAIN_SIZE:
             raise ValueError(
                 f"slot_size={slot_size} can't hold a train of datagrams, and what is cut from "

@@ -63,6 +63,7 @@ class MessageSource:
         "_peers",
         "_slab",
         "_stacks",
+        "counts_refused",
         "core",
         "fanout_group",
         "on_close",
@@ -89,6 +90,7 @@ class MessageSource:
         self.sock = sock
         self.slot_size = slot_size
         self.receive_buffer_size = 0
+        self.counts_refused = False
         self.on_close: Callable[[], object] | None = None
         self.fanout_group: int | None = None
         self._make_batch: type[LeasedBatch] = LeasedBatch

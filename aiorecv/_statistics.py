@@ -60,7 +60,8 @@ class ReceiverStatistics:
 
     With GRO an entry may be a whole train. Source: SO_MEMINFO, SK_MEMINFO_DROPS,
     net/core/sock.c; 32 bits in the kernel, so differences are added up modulo 2**32. For packet
-    sockets PACKET_STATISTICS, packet(7).
+    sockets PACKET_STATISTICS, packet(7). On UDP sockets the kernel also counts what a filter
+    refuses.
     """
 
     ancillary_truncated: int

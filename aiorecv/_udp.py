@@ -9,6 +9,9 @@ import os
 import socket
 from typing import Any, TypeAlias
 
+from aiorecv._bpf import Program
+from aiorecv._filters import attach as attach_filter
+
 HostPort: TypeAlias = tuple[Any, ...]
 _SockAddr: TypeAlias = tuple[Any, ...]
 
@@ -49,8 +52,12 @@ async def make_udp_socket(
     family: int,
     reuse_port: bool,
     allow_broadcast: bool,
+    program: Program | None = None,
 ) -> socket.socket:
-    """A socket bound and connected as asked: the first combination of addresses that works."""
+    """A socket bound and connected as asked: the first combination of addresses that works.
+
+    ``program`` is its filter, attached first: no packet gets past it.
+    """
     locals_: list[tuple[int, _SockAddr | None]] = [(family, None)]
     if local_addr is not None:
         locals_ = list(await _resolve("local_addr", local_addr, family))
@@ -68,6 +75,8 @@ async def make_udp_socket(
             with contextlib.ExitStack() as failed:
                 failed.callback(sock.close)
                 try:
+                    if program is not None:
+                        attach_filter(sock, program)
                     _set_up(sock, local, reuse_port, allow_broadcast)
                     attach(sock, local, remote)
                 except OSError as error:

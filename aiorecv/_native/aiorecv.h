@@ -222,6 +222,12 @@ int aiorecv_drain_errors(int fd);
 /* Whether the other side of a connection-like socket has hung up, and no byte is left to read. */
 int aiorecv_hung_up(int fd);
 
+/*
+ * Copy the filter program of a socket (SO_GET_FILTER) to `program`, which has room for `count`
+ * instructions of 8 bytes. Returns how many it has, 0 without a filter, or -errno.
+ */
+int aiorecv_get_filter(int fd, uint8_t *program, uint32_t count);
+
 /* Whether `fd` can report errors: it is connected, or asks for them by IP_RECVERR. */
 int aiorecv_can_fail(int fd);
 

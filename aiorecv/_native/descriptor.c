@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "aiorecv.h"
 
+#include <errno.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -31,6 +32,15 @@ static bool is_ip(int fd)
 static bool queues_errors(int fd)
 {
     return option(fd, IPPROTO_IP, IP_RECVERR) || option(fd, IPPROTO_IPV6, IPV6_RECVERR);
+}
+
+int aiorecv_get_filter(int fd, uint8_t *program, uint32_t count)
+{
+    socklen_t length = count; /* of instructions, here alone: sk_get_filter in net/core/filter.c */
+
+    if (getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, program, &length) != 0)
+        return -errno;
+    return (int)length;
 }
 
 int aiorecv_can_fail(int fd)
