@@ -29,6 +29,7 @@ NAMES = [
     "drop counter",
     "receive buffer",
     "packet sockets",
+    "libpcap",
     "uvloop",
     "rich",
 ]

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 import aiorecv
 from aiorecv.bench.flood import parse_seconds, parse_size
 from aiorecv.cli.loops import add_loop_argument
-from aiorecv.cli.target import FORMS, parse_target
+from aiorecv.cli.target import FORMS, filtered, parse_target
 
 _RICH = "needs rich: pip install 'aiorecv[cli]'"
 
@@ -32,6 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = 130  # 128 + SIGINT, as a shell has it
     except BrokenPipeError:
         status = 0  # whoever read it has enough, such as head
+    except argparse.ArgumentTypeError as error:
+        print(f"aiorecv {arguments.command}: {error}", file=sys.stderr)
+        status = 2
     except OSError as error:
         print(f"aiorecv {arguments.command}: {error.strerror or error}", file=sys.stderr)
         status = 1
@@ -66,6 +69,11 @@ def _add_listen(commands: _Commands[argparse.ArgumentParser]) -> None:
         "whom, how many bytes, and the first of them.",
     )
     listen.add_argument("target", type=parse_target, metavar="TARGET", help=FORMS)
+    listen.add_argument(
+        "--filter",
+        metavar="TEXT",
+        help="receive what this says, in tcpdump's language, such as 'src net 192.0.2.0/24'",
+    )
     shown = listen.add_mutually_exclusive_group()
     for name, words in (
         ("stats", "follow packets, drops and CPU by the second, and print no packet"),
@@ -134,7 +142,10 @@ def _listen(arguments: argparse.Namespace) -> int:
         return 2
     from aiorecv.cli.listen import run
 
-    return run(arguments.target, arguments.show, arguments.count, arguments.loop)
+    target = arguments.target
+    if arguments.filter is not None:
+        target = filtered(target, arguments.filter)
+    return run(target, arguments.show, arguments.count, arguments.loop)
 
 
 def _info(arguments: argparse.Namespace) -> int:

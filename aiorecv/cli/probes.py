@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import ctypes.util
 import os
 import platform
 import socket
@@ -65,6 +66,7 @@ def probe() -> Iterator[Finding]:
     yield _drop_counter()
     yield _receive_buffer()
     yield _packet_sockets()
+    yield _libpcap()
     yield _package("uvloop", "uvloop")
     yield _package("rich", "cli")
     yield from _environment()
@@ -135,6 +137,18 @@ def _packet_sockets() -> Finding:
     except OSError as error:
         return Finding(name, False, str(error.strerror), f"to sniff, {_CAP_NET_RAW}")
     return Finding(name, True, "allowed, with rings (TPACKET_V3)")
+
+
+def _libpcap() -> Finding:
+    for name in ("libpcap.so.1", "libpcap.so.0.8", "libpcap.so", ctypes.util.find_library("pcap")):
+        try:
+            call = ctypes.CDLL(name or "libpcap.so").pcap_lib_version
+        except OSError:
+            continue
+        call.restype = ctypes.c_char_p
+        return Finding("libpcap", True, call().decode(errors="replace"))
+    advice = "to filter by text, install libpcap0.8 (Debian, Ubuntu) or libpcap (Fedora, Arch)"
+    return Finding("libpcap", False, "not installed", advice)
 
 
 def _package(name: str, extra: str) -> Finding:

@@ -46,6 +46,7 @@ class UdpTarget:
     group: bool = False
     interface: str | int | None = None
     sources: tuple[str, ...] = ()
+    filter: str | None = None
 
     @asynccontextmanager
     async def open(self, **options: Unpack[Options]) -> AsyncIterator[aiorecv.Receiver]:
@@ -55,12 +56,19 @@ class UdpTarget:
         port is not heard. Others may receive the group beside it, if they share the port too.
 
         Raises:
-            OSError: What the kernel or the resolver says.
+            OSError: What the kernel or the resolver says; ENOENT without libpcap for a filter.
+            argparse.ArgumentTypeError: If the filter does not compile.
         """
         local: tuple[str | int, ...] = (self.host, self.port)
         if self.zone is not None:
             local += (0, _index(self.zone))
-        async with aiorecv.open_udp(local, reuse_port=self.group, **options) as receiver:
+        try:
+            opened = await aiorecv.open_udp(
+                local, reuse_port=self.group, filter=self.filter, **options
+            )
+        except ValueError as error:  # so late nothing else is looked at
+            raise argparse.ArgumentTypeError(str(error)) from None
+        async with opened as receiver:
             if self.group:
                 for source in self.sources or (None,):
                     receiver.join_multicast(self.host, self.interface, source)
@@ -87,6 +95,17 @@ class UnixTarget:
 
 
 Target: TypeAlias = UdpTarget | UnixTarget
+
+
+def filtered(target: Target, text: str) -> Target:
+    """The same target, of which only packets are received that a filter accepts.
+
+    Raises:
+        argparse.ArgumentTypeError: If it can't have one.
+    """
+    if isinstance(target, UnixTarget):
+        raise argparse.ArgumentTypeError("--filter is for UDP")
+    return attrs.evolve(target, filter=text)
 
 
 def parse_target(text: str) -> Target:
