@@ -23,6 +23,7 @@ from aiorecv._bpf import (
     moved_to_udp,
     uncut,
 )
+from aiorecv._bpf_flows import judges_flows
 from aiorecv._native._core import ffi, lib
 from aiorecv._pcap import ETHERNET, RAW_IP, compile_text
 
@@ -52,11 +53,13 @@ REJECT_ALL: Program = [Instruction(0x06, 0, 0, 0)]
 """Returns 0 bytes of every packet."""
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Filter:
     """What the user gave: a text in tcpdump's language, or a program."""
 
     given: str | Program
+    judges_trains: bool = False
+    """Whether it judges all datagrams of a train alike; known once it is compiled."""
 
     @property
     def may_cut(self) -> bool:
@@ -71,7 +74,9 @@ class Filter:
             OSError: If libpcap is needed, and not there.
         """
         if isinstance(self.given, str):
-            return uncut(moved_to_udp(compile_text(self.given, RAW_IP)))
+            program = compile_text(self.given, RAW_IP)
+            self.judges_trains = judges_flows(program)
+            return uncut(moved_to_udp(program))
         return uncut(self.given)
 
     def for_frames(self, hardware: int, interface: str) -> Program:

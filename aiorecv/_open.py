@@ -70,8 +70,9 @@ def open_udp(
             it (net.core.rmem_max), and it is never lowered. None leaves it.
         filter: Which datagrams the kernel is to queue: a text in tcpdump's language, such as
             ``"src net 192.0.2.0/24"``, compiled by libpcap; or BPF instructions
-            ``(code, jt, jf, k)``, which are given the datagram from its UDP header on. Turns
-            ``gro`` off unless that is True, as it judges a train by its first datagram.
+            ``(code, jt, jf, k)``, which are given the datagram from its UDP header on. ``gro``
+            None is off with instructions, and with a text that looks at more than addresses,
+            protocols and ports: a train would be judged by its first datagram.
         gro: Let the kernel glue datagrams of one sender to trains, which are split again: far
             cheaper under load. None: where a slot holds a train and no timestamps are asked for,
             of which a train has one. True insists.

@@ -126,9 +126,9 @@ class SocketOptions:
         self._undo: list[Callable[[], object]] = []
         try:
             self._ask_for(kind, options.metadata)
-            self._choose_gro(kind, options, ours, filter_ is not None)
             if filter_ is not None:
                 self._filter(kind, filter_, ours)
+            self._choose_gro(kind, options, ours, filter_ is None or filter_.judges_trains)
         except BaseException:
             self.restore()
             raise
@@ -171,7 +171,7 @@ class SocketOptions:
         if kind.family == socket.AF_PACKET and wanted.may_cut:
             self.set(*_AUXDATA, True)  # the length of a frame before it was cut
 
-    def _choose_gro(self, kind: Kind, options: ReceiveOptions, ours: bool, filtered: bool) -> None:
+    def _choose_gro(self, kind: Kind, options: ReceiveOptions, ours: bool, trains: bool) -> None:
         if options.gro and not kind.is_udp:
             raise ValueError("gro=True: only UDP sockets have it, leave gro out")
         if not kind.is_udp:
@@ -191,8 +191,8 @@ class SocketOptions:
             wanted = slot_size >= TRAIN_SIZE and Metadata.TIMESTAMP not in options.metadata
         elif wanted is None:
             wanted = before
-        if filtered and options.gro is None:
-            wanted = False  # a filter judges a train by its first datagram
+        if not trains and options.gro is None:
+            wanted = False  # the filter would judge a train by its first datagram
         if wanted and slot_size < TRAIN_SIZE:
             raise ValueError(
                 f"slot_size={slot_size} can't hold a train of datagrams, and what is cut from "

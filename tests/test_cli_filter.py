@@ -44,7 +44,7 @@ def test_where_libpcap_is_missing_the_advice_names_its_packages(monkeypatch):
     def missing(*_: object, **__: object) -> None:
         raise OSError("cannot open shared object file")
 
-    monkeypatch.setattr(probes.ctypes, "CDLL", missing)
+    monkeypatch.setattr("ctypes.CDLL", missing)
 
     finding = probes._libpcap()
 

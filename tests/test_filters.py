@@ -171,6 +171,18 @@ async def test_with_a_filter_each_datagram_of_a_train_is_judged():
         assert queued(receiver) == [b"a1", b"a3"]
 
 
+@pytest.mark.parametrize("text", ["src net 127.0.0.0/8 and not port 53", "udp[8] = 0x61"])
+async def test_trains_are_received_where_the_filter_judges_all_of_one_alike(text, monkeypatch):
+    monkeypatch.delenv("AIORECV_GRO", raising=False)
+    async with aiorecv.open_udp(LOCAL, filter=text) as receiver:
+        with sending_to(receiver.local_addr) as sock:
+            sock.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 2)
+            sock.send(b"a1a2a3")
+
+        assert queued(receiver) == [b"a1", b"a2", b"a3"]
+        assert receiver.statistics().trains == ("udp" not in text)
+
+
 async def test_gro_insisted_upon_a_train_is_judged_by_its_first_datagram(monkeypatch):
     monkeypatch.delenv("AIORECV_GRO", raising=False)
     async with aiorecv.open_udp(LOCAL, filter="udp[8] = 0x61", gro=True) as receiver:
@@ -238,7 +250,7 @@ async def test_detach_puts_the_filter_back_that_was_there_and_gro(bound, monkeyp
     attach(bound, before)
     bound.setsockopt(socket.IPPROTO_UDP, UDP_GRO, True)
 
-    receiver = aiorecv.from_socket(bound, filter="udp")
+    receiver = aiorecv.from_socket(bound, filter="udp[8] = 0x61")
 
     assert len(attached(bound)) > 4
     assert not bound.getsockopt(socket.IPPROTO_UDP, UDP_GRO)
