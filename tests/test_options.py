@@ -104,9 +104,10 @@ def test_keywords_for_type_checkers_are_the_options():
                 "reuse_port": False,
                 "allow_broadcast": False,
                 "receive_buffer_size": 4 << 20,
+                "filter": None,
             },
         ),
-        (aiorecv.from_socket, {"sock": inspect.Parameter.empty}),
+        (aiorecv.from_socket, {"sock": inspect.Parameter.empty, "filter": None}),
     ],
 )
 def test_signature_shows_every_option_with_its_default(opener, own):
