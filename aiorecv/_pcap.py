@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes.util
 import errno
 import functools
+import os
 import re
 import threading
 from typing import Any
@@ -71,7 +72,7 @@ def _compile(ffi: Any, pcap: Any, handle: Any, text: str, encoded: bytes) -> Pro
 
 def _capture(ffi: Any, pcap: Any, text: str, interface: str) -> Any:
     reason = ffi.new("char[256]")  # PCAP_ERRBUF_SIZE
-    handle = pcap.pcap_create(interface.encode(), reason)
+    handle = pcap.pcap_create(os.fsencode(interface), reason)
     if handle == ffi.NULL:
         raise OSError(errno.EIO, f"filter={text!r}: {ffi.string(reason).decode(errors='replace')}")
     pcap.pcap_set_snaplen(handle, _SNAPSHOT_SIZE)
