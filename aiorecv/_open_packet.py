@@ -115,9 +115,7 @@ def open_packet(
     async def open_() -> Receiver:
         sock, memory, group = made = await in_thread(make, _undo)
         try:
-            return make_receiver(
-                sock, receive, wanted, ours=True, fanout_group=group, ring=memory
-            )
+            return make_receiver(sock, receive, wanted, ours=True, fanout_group=group, ring=memory)
         except BaseException:
             _undo(made)
             raise

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import aiorecv
@@ -32,6 +33,9 @@ def address(source: int = 1, protocol: int = OURS, interface: str = "veth0") -> 
 def new_wire() -> Iterator[socket.socket]:
     """In a network of its own, a socket whose frames come in by ``veth0``, from ``veth1``."""
     with new_network():
+        quiet = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
+        if quiet.exists():  # or the kernel would look for neighbours on the wire
+            quiet.write_text("1")
         add_veth("veth0", "veth1")
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sock:
             sock.bind(("veth1", 0))

@@ -10,6 +10,7 @@ import socket
 import pytest
 
 import aiorecv
+from aiorecv._packet_readiness import PacketReadiness
 from tests.frames import OURS, address, frame, new_wire, receive_all, set_up_again
 from tests.namespaces import add_veth, new_network, remove, rename, set_down
 from tests.receiving import until_waiting
@@ -33,6 +34,12 @@ def sends(wire, text: bytes):
     data = frame(text.ljust(46))
     wire.send(data)
     return data, address()
+
+
+def readiness_of(receiver) -> PacketReadiness:
+    readiness = receiver._delivery._readiness
+    assert isinstance(readiness, PacketReadiness)
+    return readiness
 
 
 async def down(receiver) -> None:
@@ -178,7 +185,7 @@ async def test_an_endpoint_is_told_that_its_interface_is_gone(wire):
 
 
 async def test_a_link_that_stays_down_costs_few_looks(receiver):
-    readiness = receiver._delivery._readiness
+    readiness = readiness_of(receiver)
     looks = []
     look = type(readiness)._look_at_link
 
@@ -207,7 +214,7 @@ async def test_no_look_comes_after_the_end(wire, end):
     receiver = await aiorecv.open_packet("veth0", protocol=OURS)
     set_down("veth0")
     await down(receiver)
-    readiness = receiver._delivery._readiness
+    readiness = readiness_of(receiver)
     assert readiness._link_timer is not None
 
     if end == "close":
@@ -241,6 +248,6 @@ async def test_the_link_is_looked_at_in_the_sockets_own_network(wire):
         await down(receiver)
         with new_network():
             add_veth("veth0", "veth1")
-            readiness = receiver._delivery._readiness
+            readiness = readiness_of(receiver)
             readiness._look_at_link()
             assert readiness._link_timer is not None

@@ -227,7 +227,7 @@ async def until(condition) -> None:
 
 def has_stopped(receiver) -> bool:
     """Whether the next block is one that is held, and so the receiver has nothing to do."""
-    return receiver._reader.source.ring.state() & lib.AIORECV_RING_STOPPED != 0
+    return bool(receiver._reader.source.ring.state() & lib.AIORECV_RING_STOPPED)
 
 
 async def hold_three(receiver, wire) -> list[list[memoryview]]:
