@@ -22,7 +22,8 @@ IPV4, IPV6 = 0x0800, 0x86DD
 
 def line(packet: aiorecv.Packet) -> str:
     """When it came, by which VLAN, from whom to whom, and of how many bytes."""
-    interface, protocol, _, _, _ = packet.addr  # type: ignore[misc]  # of a frame it is that
+    assert isinstance(packet.addr, tuple)  # of a frame it is
+    interface, protocol = packet.addr[:2]
     when = datetime.datetime.fromtimestamp((packet.timestamp_ns or 0) / 1e9, datetime.UTC)
     vlan = "" if packet.vlan is None else f" vlan {packet.vlan[0] & 0xFFF}"
     source, destination = addresses(packet.data, protocol)

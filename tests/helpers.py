@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from aiorecv._addresses import AddressTable
-from aiorecv._batch import PacketBatch
+from aiorecv._leases import LeasedBatch
 from aiorecv._options import gro_forbidden
 from aiorecv._slabs import Slab, SlabPool
 from aiorecv._sources import MessageSource
@@ -57,10 +57,14 @@ def open_source(
         yield MessageSource(sock, memory or LoopMemory(), slot_size)
 
 
-def read_batch(source: MessageSource, slots: int, polled: bool) -> PacketBatch | None:
+def read_batch(source: MessageSource, slots: int, polled: bool) -> LeasedBatch | None:
     """One read of ``source`` as a batch; None if nothing is queued."""
     read = source.read(slots, polled)
-    return source.batch(read, polled) if read else None
+    if not read:
+        return None
+    batch = source.batch(read, polled)
+    assert isinstance(batch, LeasedBatch)
+    return batch
 
 
 def send(receiver: _HasAddress, *payloads: bytes) -> Any:

@@ -29,7 +29,9 @@ def test_a_text_that_does_not_compile_is_a_wrong_argument(capsys):
 def test_a_path_has_no_filter(capsys, tmp_path):
     assert main(["listen", f"unix:{tmp_path}/socket", "--filter", "udp"]) == 2
 
-    assert capsys.readouterr().err == "aiorecv listen: --filter is for UDP\n"
+    assert (
+        capsys.readouterr().err == "aiorecv listen: --filter is for UDP and for packet: targets\n"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

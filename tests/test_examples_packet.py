@@ -87,7 +87,8 @@ def test_several_processes_share_the_frames_and_none_is_counted_twice(wire, loop
         wire.send(udp(1000 + flow))
     process.send_signal(signal.SIGTERM)
 
-    counts = [int(re.search(r": ([0-9]+) frames, 0 dropped", line)[1]) for line in finish(process)]
+    ended = "\n".join(finish(process))
+    counts = list(map(int, re.findall(r": ([0-9]+) frames, 0 dropped", ended)))
     assert len(counts) == 3
     assert sum(counts) == 300
     assert sum(map(bool, counts)) > 1

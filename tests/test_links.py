@@ -69,12 +69,12 @@ async def test_a_task_that_waits_hears_of_it_and_receives_once_the_link_is_up_ag
         set_down("veth0")
         await waiting
         set_up_again(wire)
-        waiting = asyncio.ensure_future(receive_all(receiver, 1))
-        await until_waiting(waiting)
+        receiving = asyncio.ensure_future(receive_all(receiver, 1))
+        await until_waiting(receiving)
 
         expected = sends(wire, b"%d" % turn)
 
-        assert await waiting == [expected]
+        assert await receiving == [expected]
 
 
 async def test_on_error_takes_it_and_the_task_goes_on_waiting(wire):

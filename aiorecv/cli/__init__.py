@@ -12,7 +12,7 @@ from importlib.util import find_spec
 import aiorecv
 from aiorecv.bench.flood import parse_seconds, parse_size
 from aiorecv.cli.loops import add_loop_argument
-from aiorecv.cli.target import FORMS, filtered, parse_target
+from aiorecv.cli.target import FORMS, by_ring, filtered, parse_target
 
 _RICH = "needs rich: pip install 'aiorecv[cli]'"
 
@@ -73,6 +73,11 @@ def _add_listen(commands: _Commands[argparse.ArgumentParser]) -> None:
         "--filter",
         metavar="TEXT",
         help="receive what this says, in tcpdump's language, such as 'src net 192.0.2.0/24'",
+    )
+    listen.add_argument(
+        "--ring",
+        action="store_true",
+        help="have the kernel write frames into shared memory: cheaper, a millisecond later",
     )
     shown = listen.add_mutually_exclusive_group()
     for name, words in (
@@ -145,6 +150,8 @@ def _listen(arguments: argparse.Namespace) -> int:
     target = arguments.target
     if arguments.filter is not None:
         target = filtered(target, arguments.filter)
+    if arguments.ring:
+        target = by_ring(target)
     return run(target, arguments.show, arguments.count, arguments.loop)
 
 

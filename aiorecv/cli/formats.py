@@ -17,10 +17,15 @@ _ROW = 16  # bytes a line of a hexdump
 
 
 def format_address(addr: Address) -> str:
-    """A sender in one word: ``host:port``, ``[host]:port``, a path, ``@name``, or ``-``."""
+    """A sender in one word: ``host:port``, ``[host]:port``, a path, ``@name``, or ``-``.
+
+    Of a frame: ``interface/hardware address``.
+    """
     if not addr:
         return "-"  # an AF_UNIX socket without a name
     if isinstance(addr, tuple):
+        if len(addr) == 5:
+            return f"{addr[0]}/{addr[4].hex(':')}"
         host, port = addr[:2]
         if len(addr) == 2:
             return f"{host}:{port}"
@@ -58,7 +63,7 @@ def format_json(packet: Packet) -> str:
     addr = packet.addr
     fields = {
         "time": round(_time_ns(packet) / 1e9, 6),
-        "addr": addr if addr is None or isinstance(addr, tuple) else _unix_name(addr),
+        "addr": _json_address(addr),
         "length": packet.length,
         "truncated": packet.truncated,
     }
@@ -91,6 +96,12 @@ def _head(packet: Packet) -> str:
 
 def _time_ns(packet: Packet) -> int:
     return packet.timestamp_ns or time.time_ns()
+
+
+def _json_address(addr: Address) -> object:
+    if isinstance(addr, tuple):  # hardware addresses are bytes
+        return [part.hex(":") if isinstance(part, bytes) else part for part in addr]
+    return None if addr is None else _unix_name(addr)
 
 
 def _unix_name(addr: str | bytes) -> str:

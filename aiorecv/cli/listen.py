@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from aiorecv import AdaptiveWindow, Metadata, Packet, Receiver, ReceiverStatistics
@@ -28,19 +29,27 @@ _PERIOD = 0.2  # seconds between looks: quick enough to seem alive, slow enough 
 
 
 class Quota:
-    """A window that lets a receiver read so many packets and not one more.
+    """So many packets to show; and, where a slot holds one, a window that reads no more than them.
 
-    As long as a slot holds one packet: without GRO.
+    So without GRO; a ring has no window, and what its last block has too much is not shown.
     """
 
     def __init__(self, packets: int) -> None:
         self.left = packets
+        """Packets still to be shown."""
+        self._unread = packets
         self._window = AdaptiveWindow(initial=2)
+
+    def take(self, packets: int) -> int:
+        """How many of so many are shown."""
+        taken = min(packets, self.left)
+        self.left -= taken
+        return taken
 
     @property
     def slots(self) -> int:
         """As many as an adaptive window has, if so many packets are left."""
-        return max(1, min(self._window.slots, self.left))
+        return max(1, min(self._window.slots, self._unread))
 
     @property
     def maximum(self) -> int:
@@ -49,7 +58,7 @@ class Quota:
 
     def record(self, *, received: int, polled: bool) -> None:
         """Count what was read."""
-        self.left -= received
+        self._unread -= received
         self._window.record(received=received, polled=polled)
 
 
@@ -94,8 +103,11 @@ async def _listen(target: Target, show: str, quota: Quota | None) -> None:
 
 async def _print(receiver: Receiver, to_text: Callable[[Packet], str], quota: Quota | None) -> None:
     async for batch in receiver:
+        packets = batch.packets()
+        if quota is not None:
+            packets = islice(packets, quota.take(len(batch)))
         # One write a batch; a reader behind a pipe has it at once.
-        print("\n".join(map(to_text, batch.packets())), flush=True)
+        print("\n".join(map(to_text, packets)), flush=True)
         if quota is not None and not quota.left:
             return
 
@@ -114,8 +126,8 @@ async def _watch(receiver: Receiver, title: str, quota: Quota | None) -> None:
 
 
 async def _read(receiver: Receiver, quota: Quota | None) -> None:
-    async for _batch in receiver:
-        if quota is not None and not quota.left:
+    async for batch in receiver:
+        if quota is not None and quota.take(len(batch)) and not quota.left:
             return
 
 

@@ -18,7 +18,7 @@ import aiorecv
 
 FORMS = (
     "udp://HOST:PORT, udp://[IPV6]:PORT, udp://GROUP:PORT?interface=NAME&source=ADDRESS, "
-    "unix:PATH or unix:@NAME"
+    "packet:INTERFACE, unix:PATH or unix:@NAME"
 )
 _UDP = re.compile(
     r"udp://(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^\[\]:/?#@]+)):(?P<port>[0-9]{1,5})/?(?:\?(?P<query>.+))?"
@@ -94,7 +94,39 @@ class UnixTarget:
             yield receiver
 
 
-Target: TypeAlias = UdpTarget | UnixTarget
+@attrs.frozen
+class PacketTarget:
+    """The frames that come in by an interface."""
+
+    interface: str
+    filter: str | None = None
+    ring: bool = False
+
+    @asynccontextmanager
+    async def open(self, **options: Unpack[Options]) -> AsyncIterator[aiorecv.Receiver]:
+        """A receiver of them, closed at the end.
+
+        Raises:
+            OSError: What the kernel says; ENOENT without libpcap for a filter.
+            argparse.ArgumentTypeError: If the filter does not compile, or the name can't be one.
+        """
+        ring = aiorecv.RingConfig() if self.ring else None
+        window = None if self.ring else options["window"]
+        try:
+            opened = await aiorecv.open_packet(
+                self.interface,
+                filter=self.filter,
+                ring=ring,
+                window=window,
+                metadata=options["metadata"],
+            )
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        async with opened as receiver:
+            yield receiver
+
+
+Target: TypeAlias = UdpTarget | PacketTarget | UnixTarget
 
 
 def filtered(target: Target, text: str) -> Target:
@@ -104,8 +136,19 @@ def filtered(target: Target, text: str) -> Target:
         argparse.ArgumentTypeError: If it can't have one.
     """
     if isinstance(target, UnixTarget):
-        raise argparse.ArgumentTypeError("--filter is for UDP")
+        raise argparse.ArgumentTypeError("--filter is for UDP and for packet: targets")
     return attrs.evolve(target, filter=text)
+
+
+def by_ring(target: Target) -> Target:
+    """The same target, read by a ring.
+
+    Raises:
+        argparse.ArgumentTypeError: If it can't be.
+    """
+    if not isinstance(target, PacketTarget):
+        raise argparse.ArgumentTypeError("--ring is for packet: targets")
+    return attrs.evolve(target, ring=True)
 
 
 def parse_target(text: str) -> Target:
@@ -113,6 +156,8 @@ def parse_target(text: str) -> Target:
     kind, _, path = text.partition(":")
     if kind == "unix" and path not in ("", "@"):
         return UnixTarget("\0" + path[1:] if path.startswith("@") else path)
+    if kind == "packet" and path:
+        return PacketTarget(path)
     match = _UDP.fullmatch(text)
     if match is None or int(match["port"]) > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r}: give {FORMS}")
