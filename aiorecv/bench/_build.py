@@ -14,6 +14,7 @@ HEADERS = (
     "_headers.h",
     "_allocations.h",
     "_held.h",
+    "_frames.h",
 )
 
 
@@ -39,6 +40,7 @@ ffi.set_source(
             "_headers.c",
             "_allocations.c",
             "_held.c",
+            "_frames.c",
         )
     ],
     include_dirs=[str(HERE)],

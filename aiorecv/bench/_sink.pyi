@@ -22,6 +22,10 @@ class HeadersStruct:  # _headers.h
     received: int
     bytes: int
 
+class FramesRingStruct:  # _frames.h
+    packets: int
+    bytes: int
+
 class Lib:
     # _sink.h
     SINK_SLOT_SIZE: int
@@ -35,6 +39,12 @@ class Lib:
 
     # _flood.h
     def flood_send(self, flood: FloodStruct, until_ns: int) -> int: ...
+
+    # _frames.h
+    def frames_flood(self, fd: int, frame: bytes, size: int, until_ns: int) -> int: ...
+    def frames_ring_open(self, ring: FramesRingStruct, fd: int, timeout: int) -> int: ...
+    def frames_ring_close(self, ring: FramesRingStruct) -> None: ...
+    def frames_ring_drain(self, ring: FramesRingStruct) -> int: ...
 
     # _calls.h
     def calls_recvmmsg(self, calls: CallsStruct, packets: int) -> int: ...

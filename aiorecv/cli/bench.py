@@ -15,7 +15,7 @@ from typing import Any
 from aiorecv.bench.drains import CountError
 from aiorecv.bench.report import ReportError, Run
 
-BENCHES = ("sink", "memory", "bulk", "headers", "startup", "window")
+BENCHES = ("sink", "dispatchers", "memory", "bulk", "headers", "startup", "window")
 """Modules of ``aiorecv.bench``, with ``SUMMARY``, ``add_arguments``, ``measure`` and ``tables``."""
 
 COMPARE = "compare"
