@@ -12,6 +12,7 @@ from aiorecv._errors import (
 from aiorecv._fanout import Fanout
 from aiorecv._loop import loop_factory
 from aiorecv._open import from_socket, open_udp, open_unix
+from aiorecv._open_fd import from_fd, open_tun
 from aiorecv._open_packet import open_packet
 from aiorecv._packet import Metadata, Packet
 from aiorecv._receiver import Receiver
@@ -45,9 +46,11 @@ __all__ = [
     "WindowPolicy",
     "__version__",
     "create_datagram_endpoint",
+    "from_fd",
     "from_socket",
     "loop_factory",
     "open_packet",
+    "open_tun",
     "open_udp",
     "open_unix",
 ]

@@ -8,11 +8,13 @@ from collections.abc import Callable
 
 import attrs
 
+from aiorecv._descriptors import READ_SLOT_SIZE, Descriptor
 from aiorecv._filters import Filter
 from aiorecv._memory import memory_of
 from aiorecv._options import ReceiveOptions
 from aiorecv._packet_readiness import PacketReadiness
 from aiorecv._packet_source import PacketSource
+from aiorecv._read_source import ReadSource
 from aiorecv._reader import Reader, claim_window, unclaim_window
 from aiorecv._readiness import Readiness
 from aiorecv._ring import Ring
@@ -24,12 +26,12 @@ from aiorecv._sources import MessageSource, SeqpacketSource
 
 @attrs.frozen(eq=False)
 class Engine:
-    """A socket that is ready to be read."""
+    """A socket, or what is in its place, that is ready to be read."""
 
     loop: asyncio.AbstractEventLoop
     reader: Reader
     readiness: Readiness
-    options: SocketOptions
+    options: SocketOptions | None
     turn_limit: float
 
 
@@ -68,6 +70,20 @@ def start_engine(
         unclaim_window(window)
         raise
     return Engine(loop, reader, readiness, changed, options.turn_limit)
+
+
+def start_read_engine(descriptor: Descriptor, options: ReceiveOptions) -> Engine:
+    """The same for a descriptor that is no socket."""
+    loop = asyncio.get_running_loop()
+    window = claim_window(options)
+    try:
+        source = ReadSource(descriptor, memory_of(loop), options.slot_size or READ_SLOT_SIZE)
+        reader = Reader(loop, source, window, options)
+        readiness = Readiness(loop, descriptor.fileno(), reader.ask_again)
+    except BaseException:
+        unclaim_window(window)
+        raise
+    return Engine(loop, reader, readiness, None, options.turn_limit)
 
 
 def _readiness(loop: asyncio.AbstractEventLoop, source: MessageSource, reader: Reader) -> Readiness:

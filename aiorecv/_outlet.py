@@ -14,6 +14,8 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiorecv._addresses import Address
+from aiorecv._descriptors import Descriptor
+from aiorecv._destinations import Destinations
 from aiorecv._memory import Memory
 from aiorecv._native._core import ffi, lib
 from aiorecv._options import gso_forbidden, portable_wanted
@@ -67,22 +69,33 @@ class Outlet:
 
     def __init__(self, sock: socket.socket, memory: Memory) -> None:
         """Look at ``sock``; raises what ``kind_of`` does."""
-        kind = kind_of(sock)
+        kind = None if isinstance(sock, Descriptor) else kind_of(sock)
         self.sock = sock
-        self.family = kind.family
         self.core: SenderStruct = ffi.new("struct aiorecv_sender *")
         lib.aiorecv_sender_init(self.core, sock.fileno())
-        self.core.gso = kind.is_udp and not gso_forbidden()
-        self.core.portable = portable_wanted()
         self._errors = 0
         self._outbox = memory.outbox
-        self._destinations = memory.destinations(kind.family)
+        if kind is None:
+            self._write()
+            return
+        self.family = kind.family
+        self.core.gso = kind.is_udp and not gso_forbidden()
+        self.core.portable = portable_wanted()
+        self._destinations: Destinations | None = memory.destinations(kind.family)
         self.core.peers = self._destinations.core
         self.peer = _peer_name(sock)
         # Of a connected socket the peer is all there is, and needs no name.
         self._numbers: dict[Address, int] = self._destinations.numbers
         if self.peer is not None:
             self._numbers = {None: lib.AIORECV_NO_NAME, self.peer: lib.AIORECV_NO_NAME}
+
+    def _write(self) -> None:
+        """To a descriptor, which has no addresses."""
+        lib.aiorecv_sender_write(self.core)
+        self.family = socket.AF_UNSPEC
+        self.peer = None
+        self._destinations = None
+        self._numbers = {None: lib.AIORECV_NO_NAME}
 
     def one(self, data: Any, addr: Address, report: Report) -> bool:
         """Send a packet; False if the socket is full. A refused one is reported.
@@ -175,7 +188,7 @@ class Outlet:
         try:
             numbers = [*map(self._numbers.__getitem__, addrs)]
         except (KeyError, TypeError):
-            if self.peer is not None:
+            if self.peer is not None or self._destinations is None:
                 numbers = [*map(self._number, addrs)]
             else:
                 numbers = self._destinations.all(addrs)
@@ -186,9 +199,12 @@ class Outlet:
         return buffers
 
     def _number(self, addr: Address) -> int:
-        if self.peer is None:
+        if self._destinations is None:
+            if addr is not None:
+                raise ValueError(f"addr={addr!r}: {self.sock!r} has no addresses, give None")
+        elif self.peer is None:
             return self._destinations.number(addr)
-        if addr is not None and addr != self.peer:
+        elif addr is not None and addr != self.peer:
             raise ValueError(f"addr={addr!r}: the socket is connected to {self.peer!r}")
         return lib.AIORECV_NO_NAME
 

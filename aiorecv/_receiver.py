@@ -7,11 +7,12 @@ import os
 import socket
 import warnings
 from collections.abc import AsyncIterator
-from typing import Self
+from typing import Any, Self
 
 from aiorecv._addresses import Address
 from aiorecv._batch import PacketBatch, Pair
 from aiorecv._delivery import Delivery
+from aiorecv._descriptors import Descriptor
 from aiorecv._errors import ReceiverClosedError
 from aiorecv._iteration import Batches, Datagrams
 from aiorecv._multicast import join, leave
@@ -50,7 +51,7 @@ class Receiver:
         loop: asyncio.AbstractEventLoop,
         reader: Reader,
         delivery: Delivery,
-        options: SocketOptions,
+        options: SocketOptions | None,
     ) -> None:
         sock = reader.source.sock
         self._loop = loop
@@ -124,8 +125,10 @@ class Receiver:
         """``close()``, for ``contextlib.aclosing`` and the like."""
         self.close()
 
-    def detach(self) -> socket.socket:
+    def detach(self) -> socket.socket | Any:
         """End the receiver, and give its socket back as it was; the caller closes it.
+
+        Of ``open_tun`` and ``from_fd`` it is the descriptor, an ``int``.
 
         Groups that were joined stay joined.
         What was read already is still given by ``receive_nowait()``.
@@ -141,10 +144,11 @@ class Receiver:
             raise RuntimeError("a ring can't be taken off its socket: close the receiver")
         self._check_thread()
         self._delivery.leave()
-        self._options.restore()
+        if self._options is not None:
+            self._options.restore()
         # uvloop makes what it watches non-blocking.
         os.set_blocking(self._sock.fileno(), self._was_blocking)
-        return self._sock
+        return self._sock.detach() if isinstance(self._sock, Descriptor) else self._sock
 
     async def __aenter__(self) -> Self:
         return self
@@ -173,7 +177,13 @@ class Receiver:
 
     @property
     def socket(self) -> socket.socket:
-        """The socket itself, for options and sending; the receiver closes it."""
+        """The socket itself, for options and sending; the receiver closes it.
+
+        Raises:
+            AttributeError: If it reads a descriptor that is no socket.
+        """
+        if isinstance(self._sock, Descriptor):
+            raise AttributeError(f"{self._sock!r} is no socket: fileno() is its number")
         return self._sock
 
     def fileno(self) -> int:
@@ -217,7 +227,7 @@ class Receiver:
         """
         if self._delivery.closed:
             raise _closed()
-        join(self._options, group, interface, source)
+        join(self._socket_options(), group, interface, source)
 
     def leave_multicast(
         self, group: str, interface: str | int | None = None, source: str | None = None
@@ -228,11 +238,16 @@ class Receiver:
         """
         if self._delivery.closed:
             raise _closed()
-        leave(self._options, group, interface, source)
+        leave(self._socket_options(), group, interface, source)
 
     def statistics(self) -> ReceiverStatistics:
         """What this receiver has seen since it was opened."""
         return self._reader.statistics()
+
+    def _socket_options(self) -> SocketOptions:
+        if self._options is None:
+            raise ValueError(f"{self._sock!r} is no socket, and has no multicast groups")
+        return self._options
 
     def _may_close(self) -> bool:
         return asyncio._get_running_loop() is self._loop or not self._loop.is_running()

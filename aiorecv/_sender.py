@@ -41,7 +41,8 @@ class Sender:
         """Send on ``sock_or_receiver``, from the running loop.
 
         Args:
-            sock_or_receiver: A socket with packets, connected or not, or a receiver of one.
+            sock_or_receiver: A socket with packets, connected or not, or a receiver. On that
+                of ``open_tun`` or ``from_fd`` addresses are None, and each packet is a ``writev``.
             on_error: Called with each ``OSError`` by which a packet was refused, or which tells
                 of an earlier one (ICMP). None: the first one is raised once all else is sent.
 
@@ -61,7 +62,7 @@ class Sender:
             if sock._loop is not self._loop:
                 raise RuntimeError("the receiver belongs to another event loop: send there")
             self._receiver = sock
-            sock = sock.socket
+            sock = sock._sock
         self._on_error = on_error
         self._lock = asyncio.Lock()
         # Sends under way: between two of them the lock is free for a moment.

@@ -23,7 +23,7 @@ from aiorecv._packet import Metadata
 from aiorecv._payloads import BYTES_SHIFT, ONE_PEER, RECEIVED_MASK, is_full
 from aiorecv._rights import RightsBatch
 from aiorecv._slabs import Slab, SlabPool
-from aiorecv._statistics import KernelDrops, PacketDrops
+from aiorecv._statistics import KernelDrops
 
 if TYPE_CHECKING:
     from aiorecv._native._core import ReceiverStruct
@@ -52,6 +52,16 @@ class LoopMemory(Protocol):
     peers: AddressTable
 
 
+class DropCounter(Protocol):
+    """What counts the packets that the kernel drops."""
+
+    @property
+    def total(self) -> int: ...  # as of the last update
+    @property
+    def freezes(self) -> int: ...  # of a ring
+    def update(self) -> int: ...  # ask the kernel
+
+
 class MessageSource:
     """A datagram socket, read by ``recvmmsg`` (or, where that can't be, ``recvmsg``)."""
 
@@ -74,7 +84,7 @@ class MessageSource:
 
     detachable = True
 
-    _drop_counter: type[KernelDrops | PacketDrops] = KernelDrops
+    _drop_counter: Callable[[socket.socket], DropCounter] = KernelDrops
 
     def __init__(
         self,
@@ -94,8 +104,7 @@ class MessageSource:
         self.on_close: Callable[[], object] | None = None
         self.fanout_group: int | None = None
         self._make_batch: type[LeasedBatch] = LeasedBatch
-        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == socket.AF_UNIX:
-            self._take_descriptors(Metadata.RAW in metadata)
+        self._set_up(metadata)
         self._metadata = metadata
         self._drops = self._drop_counter(sock)
         self._memory = memory
@@ -191,6 +200,10 @@ class MessageSource:
     def held_bytes(self) -> int:
         """Packet memory of the batches that came from here and are not yet released."""
         return self._memory.pool.held_by(self)
+
+    def _set_up(self, metadata: Metadata) -> None:
+        if self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_DOMAIN) == socket.AF_UNIX:
+            self._take_descriptors(Metadata.RAW in metadata)
 
     def _take_descriptors(self, keep: bool) -> None:
         """Descriptors that come with messages: close-on-exec, and closed if nobody asked."""

@@ -36,7 +36,8 @@ enum {
     AIORECV_RING_STOPPED = 2,    /* the next one is still held: nothing comes before it is given */
     AIORECV_RING_UNPOLLABLE = 4, /* the one before it is: poll(2) would call the socket readable */
 
-    AIORECV_PEERS_FULL = 10000 /* as -errno: nothing was read, the table has to be replaced */
+    AIORECV_PEERS_FULL = 10000, /* as -errno: nothing was read, the table has to be replaced */
+    AIORECV_END_OF_FILE = 10001 /* as -errno: nothing comes any more */
 };
 
 /* A peer's name as the kernel wrote it. */
@@ -190,6 +191,12 @@ void aiorecv_peers_free(struct aiorecv_peers *peers);
 void aiorecv_receiver_init(struct aiorecv_receiver *receiver, int fd);
 
 /*
+ * Read a descriptor that is no socket, by a read(2) a packet: 0 bytes are AIORECV_END_OF_FILE. Of a
+ * packet that is cut all that is known is that it is longer than a slot.
+ */
+void aiorecv_receiver_read(struct aiorecv_receiver *receiver);
+
+/*
  * Receive up to |slots| messages without blocking, message i into slot i, and decode them into
  * the slab; negative `slots` say that the descriptor was polled first. Returns the read in one
  * number (see the enum), or -errno (-EAGAIN: none), or -AIORECV_PEERS_FULL. Re-arms just the
@@ -281,6 +288,9 @@ void aiorecv_outbox_free(struct aiorecv_outbox *outbox);
 
 /* Set up a sender for `fd` with the system's own calls. */
 void aiorecv_sender_init(struct aiorecv_sender *sender, int fd);
+
+/* Write to a descriptor that is no socket, by a writev(2) a packet. */
+void aiorecv_sender_write(struct aiorecv_sender *sender);
 
 /*
  * Send the outbox's packets from number `first` to before `end`, without blocking; from `source`,

@@ -14,7 +14,7 @@ def contract(header: Path) -> str:
     return "\n".join(line for line in lines if not line.startswith("#"))
 
 
-NAMES = ("slab", "peers", "ancillary", "descriptor", "receive", "layout", "ring", "send")
+NAMES = ("slab", "peers", "ancillary", "descriptor", "receive", "read", "layout", "ring", "send")
 
 ffi = FFI()
 ffi.cdef(contract(HERE / "aiorecv.h"))

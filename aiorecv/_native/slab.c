@@ -100,7 +100,8 @@ struct aiorecv_slab *aiorecv_slab_new(uint32_t slots, uint32_t slot_size)
     }
     memset(&plan, 0, sizeof(plan));
     header_size = (place(&plan, NULL, slots, &iovecs) + page - 1) & ~(page - 1);
-    mapping_size = header_size + (uint64_t)slots * stride_of(slot_size);
+    /* A byte to spare, since a read asks for one more than a slot has: see read.c. */
+    mapping_size = header_size + (uint64_t)slots * stride_of(slot_size) + 1;
     /* Anonymous pages come zeroed, so msghdr's padding is zero too: musl's kernels insist on it. */
     base = mmap(NULL, mapping_size, PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,0 +1,173 @@
+"""TUN and TAP devices: packets byte by byte, both ways, and devices that go down or away."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+
+import pytest
+
+import aiorecv
+from tests.namespaces import add_address, new_network, remove, set_down, set_up
+
+
+@pytest.fixture
+def network():
+    with new_network():
+        yield
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize(
+    ("address", "peer", "first", "headers"),
+    [("10.9.0.1", "10.9.0.2", b"\x45", 28), ("fd00:9::1", "fd00:9::2", b"\x60", 48)],
+)
+async def test_packets_go_both_ways_whole_and_in_order(network, address, peer, first, headers):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    async with aiorecv.open_tun("vpn0") as receiver:
+        assert receiver.local_addr == "vpn0"
+        set_up("vpn0")
+        add_address("vpn0", address)
+        sent = [bytes([n]) * (n * 11 % 1200) for n in range(100)]
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.bind((address, 0))
+            sock.connect((peer, 9999))
+            for data in sent:
+                sock.send(data)
+
+            whole = []
+            while len(whole) < 100:
+                with await receiver.receive() as batch:
+                    assert set(batch.addresses()) == {None}
+                    whole += [data for data in batch.payloads() if is_udp(data)]
+            assert [data[headers:] for data in whole] == sent
+            assert {data[:1] for data in whole} == {first}
+
+            await aiorecv.Sender(receiver).send([(turned(data), None) for data in whole])
+            sock.settimeout(10)
+            assert [sock.recv(2000) for _ in sent] == sent
+
+
+def is_udp(packet: bytes) -> bool:
+    return packet[9 if packet[0] >> 4 == 4 else 6] == socket.IPPROTO_UDP
+
+
+def turned(packet: bytes) -> bytes:
+    """The same packet, back to its sender: a checksum is a sum, whatever the order."""
+    at, size = (12, 4) if packet[0] >> 4 == 4 else (8, 16)
+    source, target = packet[at : at + size], packet[at + size : at + 2 * size]
+    ports = at + 2 * size
+    return (
+        packet[:at]
+        + target
+        + source
+        + packet[ports + 2 : ports + 4]
+        + packet[ports : ports + 2]
+        + packet[ports + 4 :]
+    )
+
+
+async def test_a_tap_device_gives_frames(network):
+    async with aiorecv.open_tun(mode="tap") as receiver:
+        assert receiver.local_addr == "tap0"
+        set_up("tap0")
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+            sock.bind(("tap0", 0))
+            frame = bytes(6) + b"\x02" + bytes(5) + b"\x88\xb5" + b"payload"
+            sock.send(frame)
+
+            found = []
+            while frame not in found:
+                with await receiver.receive() as batch:
+                    found += batch.payloads()
+
+
+async def test_the_kernel_chooses_a_number(network):
+    async with aiorecv.open_tun() as one, aiorecv.open_tun() as two, aiorecv.open_tun("v%d") as v:
+        assert [r.local_addr for r in (one, two, v)] == ["tun0", "tun1", "v0"]
+
+
+async def test_a_device_that_goes_down_is_heard_again_when_it_is_up(network):
+    async with aiorecv.open_tun("vpn0") as receiver:
+        set_up("vpn0")
+        add_address("vpn0", "10.9.0.1")
+        sender = aiorecv.Sender(receiver)
+        waiting = asyncio.ensure_future(first_udp(receiver))
+        await asyncio.sleep(0)
+        set_down("vpn0")
+        with pytest.raises(OSError, match=r".") as raised:
+            sender.send_nowait([(b"\x45" + bytes(19), None)])
+        set_up("vpn0")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"again", ("10.9.0.2", 9))
+
+        assert (await asyncio.wait_for(waiting, 10))[28:] == b"again"
+        assert raised.value.errno == errno.EIO
+        assert (sender.statistics().errors, receiver.statistics().errors) == (1, 0)
+
+
+async def first_udp(receiver: aiorecv.Receiver) -> bytes:
+    async for batch in receiver:
+        for data in batch.payloads():
+            if is_udp(data):
+                return data
+    raise AssertionError("ended")
+
+
+async def test_a_device_that_is_removed_ends_its_receiver(network):
+    async with aiorecv.open_tun("vpn0") as receiver:
+        set_up("vpn0")
+        waiting = asyncio.ensure_future(first_udp(receiver))
+        await asyncio.sleep(0)
+        remove("vpn0")
+
+        with pytest.raises(OSError, match=r".") as raised:
+            await asyncio.wait_for(waiting, 10)
+
+        assert raised.value.errno == errno.EBADFD
+        assert receiver.fileno() == -1
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "sixteen-bytes-xx", "nul\0"])
+def test_a_name_that_no_interface_can_have_is_refused(name):
+    with pytest.raises(ValueError, match="name="):
+        aiorecv.open_tun(name)
+
+
+def test_other_wrong_arguments_are_refused_at_the_call():
+    with pytest.raises(ValueError, match="mode="):
+        aiorecv.open_tun(mode="tune")
+    with pytest.raises(TypeError, match="mode"):
+        aiorecv.open_tun(mode=1)
+    with pytest.raises(TypeError, match="name"):
+        aiorecv.open_tun(1)
+    with pytest.raises(ValueError, match="gro"):
+        aiorecv.open_tun(gro=True)
+    with pytest.raises(ValueError, match="metadata"):
+        aiorecv.open_tun(metadata=aiorecv.Metadata.DROPS)
+
+
+async def test_a_device_that_somebody_has_is_busy_and_nothing_leaks(network):
+    async with aiorecv.open_tun("vpn0"):
+        before = open_descriptors()
+
+        with pytest.raises(OSError, match="another program has this device") as raised:
+            await aiorecv.open_tun("vpn0")
+
+        assert raised.value.errno == errno.EBUSY
+        assert open_descriptors() == before
+
+
+async def test_a_sender_on_a_device_takes_no_address(network):
+    async with aiorecv.open_tun("vpn0") as receiver:
+        sender = aiorecv.Sender(receiver)
+
+        with pytest.raises(ValueError, match="give None"):
+            sender.send_nowait([(b"x", ("10.0.0.1", 9))])
+        with pytest.raises(ValueError, match="source"):
+            sender.send_nowait([(b"x", None)], source="10.0.0.1")
