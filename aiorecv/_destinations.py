@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from aiorecv._addresses import Address
+from aiorecv._links import check_link_name, link_index
 from aiorecv._native._core import ffi, lib
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _PORT = struct.Struct("!H")
 _FLOWINFO = struct.Struct("!I")
 _SCOPE = struct.Struct("=I")
 _NETLINK = struct.Struct("=HxxII")
+_FRAME = struct.Struct("=iHBB8s")  # index, hatype, pkttype, halen, address: packet(7)
 # What the socket module makes of these: ip(7), INADDR_ANY and INADDR_BROADCAST.
 _SPECIAL = {"": "0.0.0.0", "<broadcast>": "255.255.255.255"}
 _NEVER_ASK = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
@@ -98,6 +100,32 @@ def _encode_ip(addr: Any, family: int) -> bytes:
         raise ValueError(f"addr={addr!r}: flowinfo and scope_id have 32 bits") from None
 
 
+def encode_frame(addr: Any, sock: socket.socket) -> bytes:
+    """The sockaddr of a frame's receiver, packet(7), as the socket module takes it.
+
+    Raises:
+        TypeError: If it is no ``(interface, protocol[, type[, hardware type[, address]]])``.
+        ValueError: If a part of it is out of bounds.
+        OSError: ENODEV, if there is no such interface.
+    """
+    if not isinstance(addr, tuple) or not 2 <= len(addr) <= 5:
+        raise TypeError(f"addr is (interface, protocol, ...), as it is received, not {addr!r}")
+    whole: tuple[Any, ...] = (*addr, *(0, 0, b"")[len(addr) - 2 :])
+    interface, protocol, pkttype, hatype, hardware = whole
+    numbers = (protocol, pkttype, hatype)
+    if not all(isinstance(number, int) for number in numbers) or not isinstance(hardware, bytes):
+        raise TypeError(f"addr is (str, int, int, int, bytes), not {addr!r}")
+    check_link_name(interface)
+    if not 0 <= protocol <= 0xFFFF or len(hardware) > 8:
+        raise ValueError(f"addr={addr!r}: a protocol has 16 bits, an address at most 8 bytes")
+    start = _FAMILY.pack(socket.AF_PACKET) + _PORT.pack(protocol)
+    try:
+        rest = _FRAME.pack(link_index(sock, interface), hatype, pkttype, len(hardware), hardware)
+    except struct.error:
+        raise ValueError(f"addr={addr!r}: a type is out of bounds") from None
+    return start + rest
+
+
 class Destinations:
     """Addresses of one family by number; ``core`` is what the C side looks them up in."""
 
@@ -129,15 +157,37 @@ class Destinations:
 
     def _add(self, addr: Address) -> int:
         name = encode(addr, self._family)
-        key = addr
         if isinstance(addr, tuple) and isinstance(addr[0], str) and "%" in addr[0]:
             # Another interface may get the name of this one: looked up anew each time.
-            key = (name,)
-            if key in self.numbers:
-                return self.numbers[key]
+            return self._number_of(name, (name,))
+        return self._number_of(name, addr)
+
+    def _number_of(self, name: bytes, key: Address) -> int:
+        if key in self.numbers:
+            return self.numbers[key]
         number = len(self.numbers)
         entry = self.core.entries[number]
         entry.size = len(name)
         ffi.memmove(entry.name, name, len(name))
         self.numbers[key] = number
         return number
+
+
+class FrameDestinations(Destinations):
+    """Those of one packet socket: another interface may get a name, so each is looked up anew."""
+
+    __slots__ = ("_sock",)
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(socket.AF_PACKET)
+        self._sock = sock
+
+    def all(self, addrs: Iterable[Any]) -> list[int]:
+        """The numbers of up to ``AIORECV_MAX_SENDS`` addresses; None: as the socket is bound."""
+        if len(self.numbers) > lib.AIORECV_MAX_PEERS - lib.AIORECV_MAX_SENDS:
+            self.numbers.clear()
+        return [lib.AIORECV_NO_NAME if addr is None else self._add(addr) for addr in addrs]
+
+    def _add(self, addr: Address) -> int:
+        name = encode_frame(addr, self._sock)
+        return self._number_of(name, (name,))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiorecv._addresses import Address
 from aiorecv._descriptors import Descriptor
-from aiorecv._destinations import Destinations
+from aiorecv._destinations import Destinations, FrameDestinations
 from aiorecv._memory import Memory
 from aiorecv._native._core import ffi, lib
 from aiorecv._options import gso_forbidden, portable_wanted
@@ -81,7 +81,10 @@ class Outlet:
         self.family = kind.family
         self.core.gso = kind.is_udp and not gso_forbidden()
         self.core.portable = portable_wanted()
-        self._destinations: Destinations | None = memory.destinations(kind.family)
+        if kind.family == socket.AF_PACKET:
+            self._destinations: Destinations | None = FrameDestinations(sock)
+        else:
+            self._destinations = memory.destinations(kind.family)
         self.core.peers = self._destinations.core
         self.peer = _peer_name(sock)
         # Of a connected socket the peer is all there is, and needs no name.

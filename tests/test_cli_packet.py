@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ import pytest
 from aiorecv.cli import main
 from tests.frames import frame, new_wire
 from tests.listening import listening
+from tests.namespaces import add_address, set_up
 
 BY = {"recvmmsg": [], "ring": ["--ring"]}
 
@@ -38,6 +40,24 @@ def test_frames_are_printed_as_json(wire, by, loop):
     assert told["length"] == 60
     assert one.name.startswith("veth0/")
     assert summed_up.startswith("1 packet, 60 bytes in ")
+
+
+@pytest.mark.parametrize("show", ["--json", "--hex", "--text"])
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_what_the_host_sends_by_a_tun_device_is_printed(wire, show, loop):
+    with listening("tun:tun7", show, "--count", "1", "--loop", loop) as one:
+        add_address("tun7", "192.0.2.1")
+        set_up("tun7")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"x" * 60, ("192.0.2.9", 9))
+        printed, _ = one.end()
+
+    assert one.name == "tun7"
+    if show == "--json":
+        told = json.loads(printed)
+        assert told["addr"] is None
+        printed = base64.b64decode(told["base64"]).decode(errors="replace")
+    assert "xxxxxxxxxxxxxxxx" in printed
 
 
 @pytest.mark.parametrize("by", BY)
@@ -67,7 +87,10 @@ def test_only_what_the_filter_says_is_printed(wire, by):
     ("arguments", "said"),
     [
         (["udp://127.0.0.1:0", "--ring"], "--ring is for packet: targets"),
+        (["tun:tun0", "--ring"], "--ring is for packet: targets"),
+        (["tun:tun0", "--filter", "udp"], "--filter is for UDP and for packet: targets"),
         (["packet:" + "x" * 16], "from 1 to 15 bytes"),
+        (["tun:" + "x" * 16], "from 1 to 15 bytes"),
     ],
 )
 def test_wrong_arguments_are_one_line(capsys, arguments, said):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.frames import frame, new_wire
+from tests.namespaces import add_address, set_up
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -92,3 +95,34 @@ def test_several_processes_share_the_frames_and_none_is_counted_twice(wire, loop
     assert len(counts) == 3
     assert sum(counts) == 300
     assert sum(map(bool, counts)) > 1
+
+
+def checksum(data: bytes) -> int:
+    """That of the internet, RFC 1071."""
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return int(0xFFFF - total)
+
+
+def test_the_tun_example_answers_pings(wire, loop_arguments):
+    process = start("tun_echo.py", "tun7", *loop_arguments)
+    assert process.stdout.readline() == "device tun7\n"
+    add_address("tun7", "192.0.2.1")
+    set_up("tun7")
+
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as sock:
+        sock.settimeout(20)
+        for number in range(50):
+            body = struct.pack("!HH", 7, number) + bytes([number, 255 - number]) * 20
+            request = struct.pack("!BBH", 8, 0, checksum(b"\x08\0\0\0" + body)) + body
+            sock.sendto(request, ("192.0.2.77", 0))
+
+            data, addr = sock.recvfrom(2048)
+
+            assert addr[0] == "192.0.2.77"
+            assert data[24:] == body
+            assert data[20] == 0
+            assert checksum(data[20:]) == 0
+    process.send_signal(signal.SIGTERM)
+    assert finish(process) == ["answered: 50"]

@@ -18,7 +18,7 @@ import aiorecv
 
 FORMS = (
     "udp://HOST:PORT, udp://[IPV6]:PORT, udp://GROUP:PORT?interface=NAME&source=ADDRESS, "
-    "packet:INTERFACE, unix:PATH or unix:@NAME"
+    "packet:INTERFACE, tun:NAME, unix:PATH or unix:@NAME"
 )
 _UDP = re.compile(
     r"udp://(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<host>[^\[\]:/?#@]+)):(?P<port>[0-9]{1,5})/?(?:\?(?P<query>.+))?"
@@ -126,7 +126,29 @@ class PacketTarget:
             yield receiver
 
 
-Target: TypeAlias = UdpTarget | PacketTarget | UnixTarget
+@attrs.frozen
+class TunTarget:
+    """What the host sends by a TUN device, which is made if there is none of that name."""
+
+    name: str
+
+    @asynccontextmanager
+    async def open(self, **options: Unpack[Options]) -> AsyncIterator[aiorecv.Receiver]:
+        """A receiver of it, closed at the end; a device tells no times.
+
+        Raises:
+            OSError: What the kernel says.
+            argparse.ArgumentTypeError: If the name can't be one.
+        """
+        try:
+            opening = aiorecv.open_tun(self.name, window=options["window"])
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        async with opening as receiver:
+            yield receiver
+
+
+Target: TypeAlias = UdpTarget | PacketTarget | TunTarget | UnixTarget
 
 
 def filtered(target: Target, text: str) -> Target:
@@ -135,7 +157,7 @@ def filtered(target: Target, text: str) -> Target:
     Raises:
         argparse.ArgumentTypeError: If it can't have one.
     """
-    if isinstance(target, UnixTarget):
+    if not isinstance(target, UdpTarget | PacketTarget):
         raise argparse.ArgumentTypeError("--filter is for UDP and for packet: targets")
     return attrs.evolve(target, filter=text)
 
@@ -156,8 +178,8 @@ def parse_target(text: str) -> Target:
     kind, _, path = text.partition(":")
     if kind == "unix" and path not in ("", "@"):
         return UnixTarget("\0" + path[1:] if path.startswith("@") else path)
-    if kind == "packet" and path:
-        return PacketTarget(path)
+    if kind in ("packet", "tun") and path:
+        return PacketTarget(path) if kind == "packet" else TunTarget(path)
     match = _UDP.fullmatch(text)
     if match is None or int(match["port"]) > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r}: give {FORMS}")
