@@ -193,22 +193,43 @@ static uint32_t name_size(const struct sockaddr_ll *name)
                                                                  : (uint32_t)sizeof(name->sll_addr));
 }
 
+/* What a walk has found: not 0 where frames differ. */
+struct differences {
+    uint32_t shapes; /* lengths, or distances */
+    uint32_t peers;
+};
+
+/* Compare a frame with the one before it, whose header is at `last`. */
+static void compare(struct aiorecv_ring *ring, size_t entry, uint32_t last,
+                    struct differences *found)
+{
+    uint32_t stride = ring->headers[entry] - last;
+    uint32_t start = ring->offsets[entry] - ring->headers[entry];
+
+    if (ring->count == 2)
+        ring->stride = stride;
+    found->shapes |= ring->lengths[entry] ^ ring->lengths[entry - 1];
+    found->shapes |= (stride ^ ring->stride) | (stride < ring->lengths[entry]);
+    found->shapes |= start ^ (ring->offsets[entry - 1] - last);
+    found->peers |= ring->peers[entry] ^ ring->peers[entry - 1];
+}
+
 /* Walk on in the next block, until its end or until the table of peers is full. */
 static void walk(struct aiorecv_receiver *receiver, struct aiorecv_ring *ring)
 {
     const uint8_t *block = block_at(ring, ring->next);
     size_t entry = (size_t)ring->next * ring->most + ring->first;
-    uint32_t at = ring->at, differs = 0, strangers = 0, size = 0, peer = 0, last = 0;
+    uint32_t at = ring->at, size = 0, peer = 0, last = 0;
+    struct differences found = {0, 0};
     const uint8_t *name = NULL;
     struct frame frame;
 
-    for (; ring->left && receiver->peers->count < AIORECV_MAX_PEERS; ring->left--) {
+    for (; ring->left && receiver->peers->count < AIORECV_MAX_PEERS; entry++, ring->left--) {
         if (!frame_at(ring, block, at, &frame)) {
             ring->left = 0;
             break;
         }
-        if (!name || name_size(frame.name) != size ||
-            memcmp(name, frame.name, size) != 0) {
+        if (!name || name_size(frame.name) != size || memcmp(name, frame.name, size) != 0) {
             name = (const uint8_t *)frame.name;
             size = name_size(frame.name);
             peer = aiorecv_number(receiver->peers, name, size);
@@ -217,22 +238,17 @@ static void walk(struct aiorecv_receiver *receiver, struct aiorecv_ring *ring)
         ring->offsets[entry] = frame.offset;
         ring->lengths[entry] = frame.header->tp_snaplen;
         ring->peers[entry] = peer;
-        if (ring->count == 1)
-            ring->stride = at - last;
-        if (ring->count) {
-            differs |= (ring->lengths[entry] ^ ring->lengths[entry - 1]) | ((at - last) ^ ring->stride) |
-                       ((frame.offset - at) ^ (ring->offsets[entry - 1] - last));
-            strangers |= peer ^ ring->peers[entry - 1];
-        }
+        if (ring->count++)
+            compare(ring, entry, last, &found);
+        if (!frame.header->tp_next_offset)
+            ring->left = 1; /* the last one, whatever the block says */
         ring->bytes += frame.header->tp_snaplen;
         receiver->truncated += frame.header->tp_snaplen < frame.header->tp_len;
-        ring->count++;
-        entry++;
         last = at;
         at += frame.header->tp_next_offset;
     }
     ring->at = at;
-    ring->flags = (differs ? 0 : AIORECV_EQUAL) | (strangers ? 0 : AIORECV_ONE_PEER);
+    ring->flags = (found.shapes ? 0 : AIORECV_EQUAL) | (found.peers ? 0 : AIORECV_ONE_PEER);
 }
 
 /* Begin with the next block, unless the one before came in parts. */

@@ -227,12 +227,17 @@ async def _flooded(
         await _until(lambda: reader.packets + reader.drops() >= sent)
         used = time.process_time() - cpu
         taken = Taken(sent, reader.packets, reader.drops(), (reader.last_ns - start) / 1e9, used)
-    if taken.packets + taken.drops != sent or not taken.packets:
-        raise CountError(
-            f"{arm}: {taken.packets} frames came and {taken.drops} were dropped of {sent}"
-        )
+    checked(arm, taken)
     _tell(reader, size, taken.seconds, 0, f"{title}, in all", taken.drops)
     return taken
+
+
+def checked(arm: str, taken: Taken) -> None:
+    """Raise CountError if what came and what was dropped is not what was sent."""
+    if taken.packets + taken.drops != taken.sent or not taken.packets:
+        raise CountError(
+            f"{arm}: {taken.packets} frames came and {taken.drops} were dropped of {taken.sent}"
+        )
 
 
 def _tell(
