@@ -116,7 +116,7 @@ class Receiver:
         if os.getpid() != self._pid:
             # The event loop's epoll descriptor is shared with the parent, which goes on.
             self._delivery.closed = True
-            self._sock.close()
+            self._reader.source.close_copy()
             return
         self._check_thread()
         self._delivery.close()

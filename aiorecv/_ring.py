@@ -93,6 +93,7 @@ class Ring:
 
     __slots__ = (
         "_lock",
+        "_process",
         "_references",
         "buffer",
         "core",
@@ -120,6 +121,8 @@ class Ring:
         self.memory = ffi.gc(core.memory, lambda _: lib.aiorecv_ring_free(core), self.nbytes)
         self.buffer: Any = ffi.buffer(self.memory, self.nbytes)
         self.held = 0
+        # A forked child has the same memory, and is not the one to give blocks back.
+        self._process = os.getpid()
         self.poke: Callable[[], object] | None = None
         """Called once when a block is given back, by whichever thread."""
         # A view may die in any thread, and calls into C run beside each other. Reentrant: the
@@ -137,6 +140,8 @@ class Ring:
 
     def give(self, block: int) -> None:
         """Nobody reads this block any more, as far as this holder is concerned."""
+        if os.getpid() != self._process and not self.core.closed:
+            return
         with self._lock:
             lib.aiorecv_ring_give(self.core, block)
             self.held -= 1

@@ -65,6 +65,11 @@ class RingSource(PacketSource):
         self.ring.close()
         super().close()
 
+    def close_copy(self) -> None:
+        """The same; its memory, too, would keep the socket open."""
+        self.ring.close()
+        super().close_copy()
+
     def advice(self) -> str:
         """Why frames are dropped, and what to do."""
         return (

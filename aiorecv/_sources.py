@@ -163,6 +163,10 @@ class MessageSource:
         if self.on_close is not None:
             self.on_close()
 
+    def close_copy(self) -> None:
+        """Close what a forked child has of it, and nothing else."""
+        self.sock.close()
+
     def drain_errors(self) -> int:
         """Throw away the error queue, which would keep the descriptor readable for ever."""
         return 0 if self.sock.fileno() == -1 else lib.aiorecv_drain_errors(self.core.fd)

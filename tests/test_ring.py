@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import socket
 import threading
 from pathlib import Path
@@ -356,6 +357,35 @@ async def test_a_batch_is_readable_after_close(wire):
 
     assert list(batch.payloads()) == numbered(10)[: len(batch)]
     batch.release()
+
+
+@pytest.mark.parametrize("how", ["release", "close", "drop"])
+async def test_a_forked_child_gives_no_block_of_its_parents_back(wire, how):
+    async with open_ring(SMALL) as receiver:
+        send_all(wire, numbered(5))
+        batch = await receiver.receive()
+        count = len(batch)
+        ring = receiver._reader.source.ring
+
+        child = os.fork()
+        if child == 0:  # pragma: no cover - in the child
+            if how == "close":
+                receiver.close()
+                os._exit(int(mappings() != []))
+            if how == "release":
+                batch.release()
+            del batch
+            gc.collect()
+            os._exit(0)
+
+        assert os.waitpid(child, 0)[1] == 0  # noqa: ASYNC222 - it ends at once
+        assert ring.held == 1
+        assert ring.buffer[batch._block * (1 << 17) + 8] != b"\0"  # it is not the kernel's
+        assert list(batch.payloads()) == numbered(5)[:count]
+        batch.release()
+        assert await take(receiver, 5 - count) == numbered(5)[count:]
+        send_all(wire, numbered(5, 5))
+        assert await take(receiver, 5) == numbered(5, 5)
 
 
 async def test_a_dropped_ring_gives_its_memory_back(wire):
