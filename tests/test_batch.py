@@ -159,7 +159,8 @@ def test_gro_glues_what_was_sent_as_a_train_and_the_batch_does_not_show_it(sourc
     messages = 2 if glued else 2 * len(traffic.packets)
 
     assert source.core.trains == (2 if glued else 0)
-    assert batch._received == messages
+    if isinstance(batch, _leases.LeasedBatch):  # a copy knows of no messages
+        assert batch._received == messages
     assert source.core.packets == 2 * len(traffic.packets)
     assert (batch.slots, batch.full, batch.polled) == (1024, False, False)
 

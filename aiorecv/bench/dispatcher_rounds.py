@@ -176,6 +176,18 @@ def _open(arm: str) -> contextlib.AbstractAsyncContextManager[Reader]:
     return _in_c(ring) if arm.startswith("C ") else _ours(ring, arm.endswith("pairs"))
 
 
+@contextlib.contextmanager
+def without_warnings() -> Iterator[None]:
+    """The table tells the drops."""
+    log = logging.getLogger("aiorecv")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
 def sample(
     arm: str,
     size: int,
@@ -189,7 +201,6 @@ def sample(
     Raises:
         CountError: If what came and what was dropped is not what was sent.
     """
-    logging.getLogger("aiorecv").setLevel(logging.ERROR)  # the table tells the drops
     command = module("frame_flood", "veth1", str(size), str(arguments.seconds))
     with (
         asyncio.Runner(loop_factory=make_loop) as runner,

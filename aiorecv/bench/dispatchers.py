@@ -18,7 +18,7 @@ from statistics import median
 import attrs
 
 from aiorecv.bench.bars import loops
-from aiorecv.bench.dispatcher_rounds import ARMS, Taken, lone, sample
+from aiorecv.bench.dispatcher_rounds import ARMS, Taken, lone, sample, without_warnings
 from aiorecv.bench.feeders import Pins
 from aiorecv.bench.flood import parse_seconds
 from aiorecv.bench.networks import add_veth, new_network
@@ -73,7 +73,7 @@ def measure(arguments: argparse.Namespace, command: str) -> Run:
     pins = Pins(*arguments.pin) if arguments.pin else None
     series: list[Series] = []
     try:
-        with new_network(), without_collections():
+        with new_network(), without_collections(), without_warnings():
             add_veth("veth0", "veth1")
             if pins is not None:
                 pins.settle()
