@@ -49,7 +49,7 @@ def test_help_names_every_bench_in_a_line(capsys):
     assert exit_.value.code == 0
     shown = capsys.readouterr().out
     for name in (*BENCHES, "compare"):
-        assert re.search(rf"^    {name} +\S", shown, re.MULTILINE), name
+        assert re.search(rf"^    {name}\s+\S", shown, re.MULTILINE), name
 
 
 def test_without_a_bench_there_is_help(capsys):

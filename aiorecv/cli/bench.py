@@ -8,7 +8,6 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -65,11 +64,7 @@ def _show(tables: Any) -> None:
 
 def _make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     """The command line of the bench that ``argv`` names; of all, if it names none."""
-    parser = argparse.ArgumentParser(
-        "aiorecv bench",
-        description=_DESCRIPTION,
-        formatter_class=partial(argparse.HelpFormatter, max_help_position=28),
-    )
+    parser = argparse.ArgumentParser("aiorecv bench", description=_DESCRIPTION)
     commands = parser.add_subparsers(title="benches", metavar="BENCH", dest="bench")
     known = (*BENCHES, COMPARE)
     for name in argv[:1] if argv and argv[0] in known else known:
