@@ -14,7 +14,18 @@ def contract(header: Path) -> str:
     return "\n".join(line for line in lines if not line.startswith("#"))
 
 
-NAMES = ("slab", "peers", "ancillary", "descriptor", "receive", "read", "layout", "ring", "send")
+NAMES = (
+    "slab",
+    "peers",
+    "ancillary",
+    "descriptor",
+    "receive",
+    "read",
+    "layout",
+    "ring",
+    "ring_walk",
+    "send",
+)
 
 ffi = FFI()
 ffi.cdef(contract(HERE / "aiorecv.h"))
@@ -23,7 +34,7 @@ ffi.set_source(
     '#include "aiorecv.h"',
     sources=[str(HERE / f"{name}.c") for name in NAMES],
     include_dirs=[str(HERE)],
-    depends=[str(HERE / name) for name in ("aiorecv.h", "peers.h", "ancillary.h")],
+    depends=[str(HERE / name) for name in ("aiorecv.h", "peers.h", "ancillary.h", "ring.h")],
     extra_compile_args=[
         "-std=c11",
         "-O2",
