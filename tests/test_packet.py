@@ -71,16 +71,17 @@ async def test_more_senders_than_a_table_holds_keep_their_addresses(receiver, wi
         assert [int.from_bytes(addr[-1][2:], "big") for _, addr in received] == some
 
 
-async def test_only_what_comes_in_is_received(receiver, wire):
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as ours:
-        ours.bind(("veth0", 0))
-        ours.send(frame(b"going out".ljust(46)))
-    wire.send(frame(b"coming in".ljust(46)))
+async def test_only_what_comes_in_is_received(wire):
+    async with aiorecv.open_packet("veth0") as receiver:  # of one protocol the kernel tells no more
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as ours:
+            ours.bind(("veth0", 0))
+            ours.send(frame(b"going out".ljust(46)))
+        wire.send(frame(b"coming in".ljust(46)))
 
-    received = await receive_all(receiver, 1)
+        received = await receive_all(receiver, 1)
 
-    assert received == [(frame(b"coming in".ljust(46)), address())]
-    assert receiver.receive_nowait() is None
+        assert received == [(frame(b"coming in".ljust(46)), address())]
+        assert receiver.receive_nowait() is None
 
 
 async def test_every_protocol_is_received_unless_one_is_asked_for(wire):

@@ -111,13 +111,14 @@ async def test_frames_that_gso_made_come_whole(wire):
     assert receiver.statistics().truncated == 0
 
 
-async def test_only_what_comes_in_is_received(receiver, wire):
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as ours:
-        ours.bind(("veth0", 0))
-        ours.send(frame(b"going out".ljust(46)))
-    wire.send(frame(b"coming in".ljust(46)))
+async def test_only_what_comes_in_is_received(wire):
+    async with open_ring(protocol=0x0003) as receiver:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as ours:
+            ours.bind(("veth0", 0))
+            ours.send(frame(b"going out".ljust(46)))
+        wire.send(frame(b"coming in".ljust(46)))
 
-    assert await take(receiver, 1) == [frame(b"coming in".ljust(46))]
+        assert await take(receiver, 1) == [frame(b"coming in".ljust(46))]
 
 
 async def test_a_batch_is_a_block_and_tells_all_that_a_batch_tells(wire):
@@ -247,6 +248,7 @@ async def hold_three(receiver, wire) -> list[list[memoryview]]:
 async def test_blocks_that_are_held_stay_as_they_are_and_what_finds_no_room_is_counted(
     wire, caplog
 ):
+    caplog.set_level(logging.WARNING, "aiorecv")
     async with open_ring(SMALL) as receiver:
         views = await hold_three(receiver, wire)
         seen: list[bytes] = []
@@ -314,7 +316,8 @@ async def test_while_the_block_before_is_held_the_descriptor_is_not_polled(recei
     batch.release()
 
 
-async def test_polling_goes_on_when_a_view_dies_in_another_thread(receiver, wire):
+async def test_polling_goes_on_when_a_view_dies_in_another_thread(receiver, wire, monkeypatch):
+    monkeypatch.setattr("aiorecv._ring_readiness._LOOK_AFTER", 60.0)
     send_all(wire, numbered(1))
     with await receiver.receive() as batch:
         views = [batch.views()]
@@ -462,6 +465,23 @@ async def test_datagrams_come_one_by_one_and_a_break_leaves_the_rest(receiver, w
             break
 
     assert got + await take(receiver, 15) == numbered(20)
+
+
+async def test_a_ring_is_filtered_and_marks_what_a_program_has_cut(wire):
+    keep_twenty = [(0x06, 0, 0, 20)]
+    async with (
+        open_ring(filter="ether proto 0x88b5", protocol=3) as by_text,
+        open_ring(filter=keep_twenty) as by_program,
+    ):
+        wire.send(frame(bytes(46), protocol=0x88B6))
+        wire.send(numbered(1)[0])
+
+        assert await take(by_text, 1) == numbered(1)
+        with await by_program.receive() as batch:
+            (packet,) = batch.packets()
+
+    assert (packet.data, packet.truncated, packet.length) == (numbered(1)[0][:20], True, 60)
+    assert by_program.statistics().truncated == 1
 
 
 async def test_a_ring_is_shared_by_fanout(wire):

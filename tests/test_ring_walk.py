@@ -166,6 +166,19 @@ def test_whatever_a_block_says_nothing_outside_it_is_read(frames, damage, count)
     block.close()
 
 
+def test_a_frame_without_a_next_one_is_the_last_whatever_the_block_says():
+    block = Block()
+    block.write(0, [Frame(b"one"), Frame(b"two")])
+    block.put(12, (1_000).to_bytes(4, "little"))
+
+    batch = block.read()
+
+    assert isinstance(batch, RingBatch)
+    assert batch.payloads() == [b"one", b"two"]
+    batch.release()
+    block.close()
+
+
 def test_more_senders_than_a_table_holds_come_in_parts_of_a_block():
     block = Block()
     frames = [Frame(b"x", sender, mac=68) for sender in range(1_500)]
