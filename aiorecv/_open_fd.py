@@ -19,7 +19,8 @@ from aiorecv._threads import in_thread
 
 _DEVICE = "/dev/net/tun"
 # linux/if_tun.h and linux/if.h.
-_TUNSETIFF = 0x400454CA
+_TUNSETIFF, _TUNGETIFF = 0x400454CA, 0x800454D2
+_DEVICE_NUMBER = os.makedev(10, 200)  # Documentation/admin-guide/devices.txt
 _MODES = {"tun": 0x0001, "tap": 0x0002}  # IFF_TUN, IFF_TAP
 _IFF_NO_PI = 0x1000
 _IFREQ = struct.Struct("@16sH22x")
@@ -77,8 +78,9 @@ def from_fd(fd: int, **options: Unpack[ReceiveKeywords]) -> Receiver:
     """Receive from a descriptor that gives a packet a ``read``; the receiver owns it from then on.
 
     Packet pipes (``os.pipe2(os.O_DIRECT)``), TUN devices, character devices. Addresses are None,
-    and the end of file ends iteration. A socket's descriptor is received from as by
-    ``from_socket``. The receive options are those of ``open_tun``.
+    but for ``local_addr`` of a TUN device, which is its name; the end of file ends iteration. A
+    socket's descriptor is received from as by ``from_socket``. The receive options are those of
+    ``open_tun``.
 
     The descriptor is made non-blocking, for all who share it (as after ``fork`` or ``dup``).
     ``detach()`` gives its number back, and undoes that. If this raises, it stays the caller's.
@@ -94,7 +96,7 @@ def from_fd(fd: int, **options: Unpack[ReceiveKeywords]) -> Receiver:
     if check_descriptor(fd):
         return _from_socket(fd, receive)
     check_read_options(receive)
-    receiver = _read_receiver(Descriptor(fd), receive)
+    receiver = _read_receiver(Descriptor(fd, _device_name(fd)), receive)
     os.set_blocking(fd, False)
     return receiver
 
@@ -136,6 +138,17 @@ def _make(name: str, mode: str) -> Descriptor:
         os.close(fd)
         raise
     return Descriptor(fd, os.fsdecode(answer[:16].partition(b"\0")[0]))
+
+
+def _device_name(fd: int) -> str | None:
+    """The interface's name, if ``fd`` is a TUN or TAP device that has one."""
+    if os.fstat(fd).st_rdev != _DEVICE_NUMBER:
+        return None
+    try:
+        answer = fcntl.ioctl(fd, _TUNGETIFF, _IFREQ.pack(b"", 0))
+    except OSError:  # not attached yet
+        return None
+    return os.fsdecode(answer[:16].partition(b"\0")[0])
 
 
 def _explained(error: OSError, name: str) -> OSError:

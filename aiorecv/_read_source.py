@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from typing import cast
 
@@ -49,6 +50,9 @@ class ReadSource(MessageSource):
         except OSError as error:
             if error.errno == lib.AIORECV_END_OF_FILE:
                 raise HungUpError from None
+            if error.errno == errno.EBADFD:  # tun_get() finds no device
+                name = self.sock.getsockname()
+                raise OSError(errno.ENODEV, f"the interface {name!r} is gone") from None
             raise
 
     def close(self) -> None:

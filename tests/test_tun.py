@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -131,11 +134,80 @@ async def test_a_device_that_is_removed_ends_its_receiver(network):
         await asyncio.sleep(0)
         remove("vpn0")
 
-        with pytest.raises(OSError, match=r".") as raised:
+        with pytest.raises(OSError, match="'vpn0' is gone") as raised:
             await asyncio.wait_for(waiting, 10)
 
-        assert raised.value.errno == errno.EBADFD
+        assert raised.value.errno == errno.ENODEV
         assert receiver.fileno() == -1
+
+
+async def test_a_device_that_another_has_opened_tells_its_name_and_closes_without_waiting(network):
+    made = await aiorecv.open_tun("vpn0")
+    fd = made.detach()
+    async with aiorecv.from_fd(fd) as receiver:
+        assert receiver.local_addr == "vpn0"
+        set_up("vpn0")
+        add_address("vpn0", "192.0.2.1")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"through", ("192.0.2.2", 9999))
+
+        assert (await first_udp(receiver)).endswith(b"through")
+
+
+async def test_a_device_that_is_not_attached_yet_has_no_name(network):
+    fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    try:
+        with pytest.raises(OSError, match="gone"):
+            await aiorecv.from_fd(fd).receive()
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+async def test_closing_inside_the_loop_body_ends_the_loop_and_the_batch_stays(network):
+    async with aiorecv.open_tun("vpn0") as receiver:
+        set_up("vpn0")
+        add_address("vpn0", "192.0.2.1")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            for _ in range(5):
+                sock.sendto(b"through", ("192.0.2.2", 9999))
+        batches = 0
+        async for batch in receiver:
+            receiver.close()
+            batches += 1
+            assert all(data for data, _ in batch)
+
+    assert batches == 1
+
+
+async def test_a_dropped_receiver_warns_and_closes_its_device(network):
+    receiver = await aiorecv.open_tun("vpn0")
+
+    with pytest.warns(ResourceWarning, match="unclosed"):
+        del receiver
+        gc.collect()
+
+    async with asyncio.timeout(20):
+        while any(name == "vpn0" for _, name in socket.if_nameindex()):
+            await asyncio.sleep(0.005)
+
+
+def test_without_the_capability_the_error_names_it():
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become an ordinary user")
+    program = (
+        "import asyncio, os, aiorecv\n"
+        "os.setresuid(65534, 65534, 65534)\n"
+        "async def main():\n"
+        "    await aiorecv.open_tun('vpn0')\n"
+        "try:\n"
+        "    asyncio.run(main())\n"
+        "except PermissionError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert "CAP_NET_ADMIN" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "sixteen-bytes-xx", "nul\0"])
