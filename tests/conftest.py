@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -13,6 +14,7 @@ import uvloop
 from hypothesis import settings
 
 import aiorecv
+from tests.helpers import libpcap_is_missing, skip_without_libpcap
 
 # A loaded machine is slow without fault of ours.
 settings.register_profile("aiorecv", deadline=None)
@@ -46,6 +48,17 @@ def pytest_runtest_makereport(item, call):
                 f"skipped under CI, but not listed in {ALLOWED_SKIPS.name}: {report.longrepr}"
             )
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A test that needs libpcap is skipped where it is not installed; CI installs it."""
+    try:
+        return (yield)
+    except OSError as error:
+        if error.errno == errno.ENOENT and "libpcap" in str(error) and libpcap_is_missing():
+            skip_without_libpcap()
+        raise
 
 
 @pytest.fixture

@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+import pytest
+
 from aiorecv._addresses import AddressTable
 from aiorecv._leases import LeasedBatch
 from aiorecv._options import gro_forbidden
 from aiorecv._slabs import Slab, SlabPool
 from aiorecv._sources import MessageSource
+from aiorecv.cli.probes import probe
 
 UDP_SEGMENT = 103
 UDP_GRO = 104
@@ -115,6 +118,17 @@ def little_memory(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (before, most))
+
+
+def libpcap_is_missing() -> bool:
+    """Whether texts can't be compiled to filters here."""
+    return not any(finding.ok for finding in probe() if finding.name == "libpcap")
+
+
+def skip_without_libpcap() -> None:
+    """Skip a test whose programs need libpcap."""
+    if libpcap_is_missing():
+        pytest.skip("needs libpcap, to compile a filter")
 
 
 def descriptors() -> list[str]:

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from aiorecv.cli import main, probes
+from tests.helpers import skip_without_libpcap
 from tests.listening import ANYWHERE, listening, send
 
 
+@pytest.fixture
+def libpcap() -> None:
+    skip_without_libpcap()
+
+
+@pytest.mark.usefixtures("libpcap")
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_only_what_the_filter_says_is_printed(loop):
     arguments = ("--filter", "udp[8] = 0x61", "--text", "--count", "2", "--loop", loop)
@@ -18,6 +25,7 @@ def test_only_what_the_filter_says_is_printed(loop):
     assert printed == "a yes\nalso\n"
 
 
+@pytest.mark.usefixtures("libpcap")
 def test_a_text_that_does_not_compile_is_a_wrong_argument(capsys):
     assert main(["listen", ANYWHERE, "--filter", "udp and"]) == 2
 
@@ -35,6 +43,7 @@ def test_a_path_has_no_filter(capsys, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("libpcap")
 def test_libpcap_is_told_of_by_its_version():
     (finding,) = [one for one in probes.probe() if one.name == "libpcap"]
 

@@ -13,6 +13,7 @@ import pytest
 
 from aiorecv.cli import main
 from tests.frames import frame, new_wire
+from tests.helpers import skip_without_libpcap
 from tests.listening import listening
 from tests.namespaces import add_address, set_up
 
@@ -73,6 +74,7 @@ def test_no_more_than_were_asked_for_are_printed(wire, by):
 
 @pytest.mark.parametrize("by", BY)
 def test_only_what_the_filter_says_is_printed(wire, by):
+    skip_without_libpcap()
     arguments = ("--filter", "ether proto 0x88b6", "--count", "1", *BY[by])
     with listening("packet:veth0", *arguments) as one:
         wire.send(frame(bytes(46)))

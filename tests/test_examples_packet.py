@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.frames import frame, new_wire
+from tests.helpers import skip_without_libpcap
 from tests.namespaces import add_address, set_up
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -53,6 +54,7 @@ def udp(flow: int) -> bytes:
 
 @pytest.mark.parametrize("ring", [[], ["--ring"]], ids=["recvmmsg", "ring"])
 def test_the_sniffer_prints_what_its_filter_lets_in(wire, loop_arguments, ring):
+    skip_without_libpcap()
     text = "udp port 53 or vlan 7"
     arguments = ["veth0", "--filter", text, "--count", "2", *ring, *loop_arguments]
     process = start("sniffer.py", *arguments)

@@ -16,6 +16,7 @@ import aiorecv
 from aiorecv import Metadata
 from aiorecv._filters import Filter, attached
 from tests.frames import OURS, frame, new_wire, receive_all, send_as_one, tcp_frame
+from tests.helpers import skip_without_libpcap
 from tests.namespaces import add_address, new_network, set_down, set_up
 
 _ACCEPT_20 = [(6, 0, 0, 20)]
@@ -68,6 +69,7 @@ async def test_vlan_is_looked_for_where_the_kernel_has_put_it(wire, text, hears)
 
 
 async def test_vlan_needs_an_interface_that_is_up(wire):
+    skip_without_libpcap()
     set_down("veth0")
 
     with pytest.raises(OSError, match="names vlan") as raised:
