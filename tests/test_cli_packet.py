@@ -121,8 +121,10 @@ def test_without_the_capability_it_is_named(tmp_path):
         pytest.skip("needs root, to become an ordinary user")
     program = (
         "import os, sys, aiorecv.cli, aiorecv.cli.listen, uvloop\n"
-        "os.setresuid(65534, 65534, 65534)\n"
-        "sys.exit(aiorecv.cli.main(['listen', 'packet:lo']))\n"
+        "os.seteuid(65534)\n"
+        "status = aiorecv.cli.main(['listen', 'packet:lo'])\n"
+        "os.seteuid(0)\n"
+        "sys.exit(status)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 

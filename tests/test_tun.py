@@ -197,13 +197,14 @@ def test_without_the_capability_the_error_names_it():
         pytest.skip("needs root, to become an ordinary user")
     program = (
         "import asyncio, os, aiorecv\n"
-        "os.setresuid(65534, 65534, 65534)\n"
+        "os.seteuid(65534)\n"
         "async def main():\n"
         "    await aiorecv.open_tun('vpn0')\n"
         "try:\n"
         "    asyncio.run(main())\n"
         "except PermissionError as error:\n"
         "    print(error)\n"
+        "os.seteuid(0)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
