@@ -49,7 +49,7 @@ class RingSource(PacketSource):
         if received == -lib.AIORECV_PEERS_FULL:
             self._renew_peers()
             return self.read(slots, polled)
-        error = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if polled else 0
+        error = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             self._note_error(error)
             raise OSError(error, os.strerror(error))

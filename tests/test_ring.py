@@ -424,6 +424,15 @@ async def test_a_link_that_goes_down_is_reported_and_frames_come_again_when_it_i
     assert receiver.statistics().errors == 1
 
 
+async def test_who_never_waits_hears_of_a_link_that_goes_down(receiver, wire):
+    set_down("veth0")
+
+    with pytest.raises(OSError, match="down"):
+        receiver.receive_nowait()
+
+    assert receiver.receive_nowait() is None
+
+
 async def test_a_ring_whose_interface_is_removed_ends_saying_so(receiver, wire):
     waiting = asyncio.ensure_future(receiver.receive())
     await until_waiting(waiting)
